@@ -1,0 +1,86 @@
+# Every target sets up what it needs in $(VENV); nothing else has to be installed before.
+
+VENV ?= .venv
+ARGS ?=
+FIRST_USABLE = for name in python3.13 python3.12 python3.11 python3 python; do \
+	if $$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then echo $$name; break; fi; done
+PYTHON ?= $(shell $(FIRST_USABLE))
+
+BIN = $(VENV)/bin
+PIP_INSTALL = $(BIN)/python -m pip --disable-pip-version-check install -q --no-input -c constraints.txt
+export PIP_NO_INPUT = 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test pytest lint format types docs dist clean
+
+help:  ## Show the targets.
+	@echo "make TARGET [VENV=.venv] [PYTHON=python3.11] [ARGS=...]"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.installed-demo  ## Run the demo; ARGS=--once ends it after the last step.
+	@$(BIN)/shipsilently demo $(ARGS)
+
+test: $(VENV)/.installed-test  ## Run the whole test suite with full branch coverage of the core; ARGS go to pytest.
+	@echo "==> tests, with coverage"
+	@$(BIN)/python -m coverage erase
+	@$(BIN)/python -m coverage run -m pytest $(ARGS)
+	@$(BIN)/python -m coverage combine -q
+	@$(BIN)/python -m coverage report
+
+pytest: $(VENV)/.installed-test  ## Run pytest alone; ARGS go to pytest.
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-dev  ## Check the code's form.
+	@echo "==> ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-dev  ## Bring the code into form.
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: $(VENV)/.installed-dev  ## Check the types.
+	@echo "==> mypy"
+	@$(BIN)/python -m mypy
+
+docs: $(VENV)/.installed-dev  ## Build the manual into site/.
+	@echo "==> manual"
+	@DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q
+
+dist: $(VENV)/.installed-dev  ## Build the wheel and the source archive into dist/.
+	@echo "==> wheel and source archive"
+	@rm -rf dist
+	@$(BIN)/python -m build . >/dev/null
+	@$(BIN)/python -m twine check --strict dist/*
+
+clean:  ## Remove everything that the other targets made.
+	rm -rf $(VENV) build dist site .coverage .coverage.* htmlcov .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "No Python 3.11 or newer with venv and ensurepip was found." >&2; \
+		echo "Install one, or name one: make PYTHON=/path/to/python3.11" >&2; \
+		exit 1; \
+	fi
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is older than Python 3.11." >&2; exit 1; }
+	@echo "==> new environment $(VENV) with $$($(PYTHON) -V)"
+	@$(PYTHON) -m venv $(VENV)
+
+# A stamp is older than what it was made from when the requirements have changed.
+$(VENV)/.installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "==> installing what the demo needs"
+	@$(PIP_INSTALL) -e '.[django,flask,fastapi,local,cli]'
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "==> installing what the tests need"
+	@$(PIP_INSTALL) -e '.[test]'
+	@touch $(VENV)/.installed-demo $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "==> installing what development needs"
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $(VENV)/.installed-demo $(VENV)/.installed-test $@

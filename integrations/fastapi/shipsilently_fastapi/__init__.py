@@ -1,0 +1,1 @@
+"""ShipSilently for FastAPI and Starlette."""

@@ -1,0 +1,1 @@
+"""ShipSilently for Flask."""

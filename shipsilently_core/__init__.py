@@ -1,0 +1,1 @@
+"""The ShipSilently client: knows no framework."""

@@ -1,0 +1,1 @@
+"""The ShipSilently service on your own machine."""

@@ -1,0 +1,1 @@
+"""The tests of every package, one folder per package."""

@@ -1,0 +1,75 @@
+"""What the tests of every package share: no network beyond this machine, free ports, Hypothesis."""
+
+import errno
+import ipaddress
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is slow, not wrong: examples are bounded by number, never by time.
+settings.register_profile(
+    "shipsilently",
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("shipsilently")
+
+
+def is_local(address: object) -> bool:
+    """Whether a socket address is on this machine: a Unix socket or the loopback interface."""
+    if not isinstance(address, tuple):
+        return True
+    host = address[0]
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def connections_elsewhere() -> Iterator[list[object]]:
+    """Refuse connections to other machines and collect the addresses that were tried."""
+    refused: list[object] = []
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def guarded_connect(self: socket.socket, address: Any, /) -> None:
+        if not is_local(address):
+            refused.append(address)
+            raise OSError(errno.ENETUNREACH, "tests may only connect to this machine")
+        connect(self, address)
+
+    def guarded_connect_ex(self: socket.socket, address: Any, /) -> int:
+        if not is_local(address):
+            refused.append(address)
+            return errno.ENETUNREACH
+        return connect_ex(self, address)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(socket.socket, "connect", guarded_connect)
+    patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+    yield refused
+    patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def _only_this_machine(connections_elsewhere: list[object]) -> Iterator[None]:
+    """Fail the test that tried to reach another machine, even if the code under test hid it.
+
+    The refusal alone would look like an outage, which this code is made to survive.
+    """
+    connections_elsewhere.clear()
+    yield
+    assert not connections_elsewhere, f"tried to connect to {connections_elsewhere}"
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A TCP port of the loopback interface that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
