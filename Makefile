@@ -13,7 +13,7 @@ export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pytest lint format types docs dist clean
+.PHONY: help demo test pytest lint format types docs dist wheel clean
 
 help:  ## Show the targets.
 	@echo "make TARGET [VENV=.venv] [PYTHON=python3.11] [ARGS=...]"
@@ -47,13 +47,17 @@ types: $(VENV)/.installed-dev  ## Check the types.
 
 docs: $(VENV)/.installed-dev  ## Build the manual into site/.
 	@echo "==> manual"
-	@DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q
+	@$(BIN)/python -m mkdocs build --strict -q
 
 dist: $(VENV)/.installed-dev  ## Build the wheel and the source archive into dist/.
 	@echo "==> wheel and source archive"
 	@rm -rf dist
 	@$(BIN)/python -m build . >/dev/null
 	@$(BIN)/python -m twine check --strict dist/*
+
+wheel: dist  ## Run the core's tests against the built wheel, without the source tree.
+	@echo "==> wheel in an environment of its own"
+	@$(BIN)/python .ci/check_wheel.py
 
 clean:  ## Remove everything that the other targets made.
 	rm -rf $(VENV) build dist site .coverage .coverage.* htmlcov .mypy_cache .pytest_cache .ruff_cache .hypothesis
