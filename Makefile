@@ -47,7 +47,7 @@ types: $(VENV)/.installed-dev  ## Check the types.
 
 docs: $(VENV)/.installed-dev  ## Build the manual into site/.
 	@echo "==> manual"
-	@$(BIN)/python -m mkdocs build --strict -q
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q
 
 dist: $(VENV)/.installed-dev  ## Build the wheel and the source archive into dist/.
 	@echo "==> wheel and source archive"

@@ -66,11 +66,9 @@ def run_core_tests(wheel: Path, folder: Path) -> None:
     """The core's tests pass where only the installed wheel can be imported."""
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
-    subprocess.run(
-        [python, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
-        + ["-c", ROOT / "constraints.txt", f"{wheel}[test]"],
-        check=True,
-    )
+    install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+    requirements = ["-c", ROOT / "constraints.txt", f"{wheel}[test]"]
+    subprocess.run([*install, *requirements], check=True)
     copy = folder / "copy"
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "tests", copy / "tests", ignore=ignored)
