@@ -1,0 +1,1 @@
+"""Reading and running the manual: `blocks` finds its code, `page` runs one page's Python."""
