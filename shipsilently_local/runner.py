@@ -1,0 +1,134 @@
+"""uvicorn in a thread of its own, with an end that does not wait for anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .app import create_app
+from .errors import PortInUseError
+from .state import ServiceState
+
+__all__ = ["HOST", "Runner", "listen"]
+
+#: The only address the service ever listens on.
+HOST = "127.0.0.1"
+
+_START_LIMIT = 10.0
+_STOP_LIMIT = 5.0
+_T = TypeVar("_T")
+
+
+def listen(port: int) -> socket.socket:
+    """A socket bound to ``port`` of 127.0.0.1; 0 picks a free one.
+
+    Raises `PortInUseError`.
+    """
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":  # elsewhere it would let two programs share the port
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((HOST, port))
+        # SO_REUSEADDR lets two sockets be bound, but only one listen.
+        sock.listen(128)
+    except OSError:
+        sock.close()
+        raise PortInUseError(port) from None
+    return sock
+
+
+class _Protocol(H11Protocol):
+    """Puts the connection's transport where the application finds it."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "transport": transport}
+
+
+class _Server(uvicorn.Server):
+    """Starts and stops at once instead of looking every 100 ms."""
+
+    def __init__(self, state: ServiceState, ready: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                create_app(state),
+                http=_Protocol,
+                ws="none",
+                lifespan="off",
+                loop="asyncio",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._state = state
+        self._ready = ready
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        self._ready()
+        await self._state.stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        # What was just told to end gets the time to say so to its client.
+        await asyncio.sleep(0.02)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+        await super().shutdown(sockets)
+
+
+class Runner:
+    """One run of the service: a daemon thread with an event loop of its own."""
+
+    def __init__(self, state: ServiceState, sock: socket.socket) -> None:
+        self._state = state
+        self._sock = sock
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="shipsilently-local", daemon=True)
+
+    def start(self) -> None:
+        """Return when requests are answered."""
+        self._thread.start()
+        if not self._ready.wait(_START_LIMIT):  # pragma: no cover - a machine at a standstill
+            raise RuntimeError("the local service did not start")
+
+    def stop(self) -> None:
+        """End every connection and the thread."""
+        self.call(self._state.end)
+        self._thread.join(_STOP_LIMIT)
+
+    def call(self, function: Callable[[], _T]) -> _T:
+        """Run ``function`` on the service's loop; its result."""
+        assert self._loop is not None
+        future: Future[_T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(function())
+            except Exception as error:
+                future.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return future.result(_STOP_LIMIT)
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._state.begin()
+        await _Server(self._state, self._ready.set).serve(sockets=[self._sock])
