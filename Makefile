@@ -8,7 +8,7 @@ FIRST_USABLE = for name in python3.13 python3.12 python3.11 python3 python; do \
 PYTHON ?= $(shell $(FIRST_USABLE))
 
 BIN = $(VENV)/bin
-PIP_INSTALL = $(BIN)/python -m pip --disable-pip-version-check install -q --no-input -c constraints.txt
+PIP_INSTALL = $(BIN)/python -m pip --disable-pip-version-check install -qq --no-input -c constraints.txt
 export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
@@ -52,7 +52,7 @@ docs: $(VENV)/.installed-dev  ## Build the manual into site/.
 dist: $(VENV)/.installed-dev  ## Build the wheel and the source archive into dist/.
 	@echo "==> wheel and source archive"
 	@rm -rf dist
-	@$(BIN)/python -m build . >/dev/null
+	@$(BIN)/python -m build -q .
 	@$(BIN)/python -m twine check --strict dist/*
 
 wheel: dist  ## Run the core's tests against the built wheel, without the source tree.

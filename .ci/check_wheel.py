@@ -66,7 +66,7 @@ def run_core_tests(wheel: Path, folder: Path) -> None:
     """The core's tests pass where only the installed wheel can be imported."""
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
-    install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+    install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-qq"]
     requirements = ["-c", ROOT / "constraints.txt", f"{wheel}[test]"]
     subprocess.run([*install, *requirements], check=True)
     copy = folder / "copy"
