@@ -1,1 +1,23 @@
-"""The `shipsilently` command."""
+"""The ``shipsilently`` command.
+
+- `group`: the command itself and the table of its subcommands
+- `serve`: the local service until Ctrl-C
+- `init`: a flags file to start from
+- `schema`: the JSON Schema of the flags file
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+try:
+    from .group import main
+except ModuleNotFoundError as error:  # pragma: no cover - run in a process without click
+    if error.name != "click":
+        raise
+
+    def main() -> None:  # type: ignore[misc]
+        """Say in one line what is missing."""
+        sys.exit("shipsilently needs click: install it with  pip install 'shipsilently[cli]'")

@@ -45,9 +45,9 @@ def check_document(raw: object, source: str) -> Document:
     if raw is None or raw == {}:
         _refuse(place, 'the file is empty: expected a table "flags"')
     table = _table(raw, Document, place, 'expected a table "flags"')
-    schema = table.get("$schema")
-    if schema is not None:
-        _text(schema, replace(place, field="$schema"))
+    schema = None
+    if "$schema" in table:
+        schema = _text(table["$schema"], replace(place, field="$schema"))
     flags = table["flags"]
     if not isinstance(flags, Mapping):
         _refuse(replace(place, field="flags"), f"expected an object, got {_found(flags)}")
@@ -96,17 +96,19 @@ def _flag(raw: object, place: Place) -> Flag:
 
 def _rule(raw: object, place: Place) -> Rule:
     table = _table(raw, Rule, place, 'expected an object with at least "serve"')
-    name = table.get("name")
-    if name is not None and not _text(name, replace(place, field="name")):
-        _refuse(replace(place, field="name"), "expected a string that is not empty")
-    rollout = table.get("rollout")
-    if rollout is not None and (
-        kind_of(rollout) != "number" or not math.isfinite(rollout) or not 0 <= rollout <= 100
-    ):
-        _refuse(
-            replace(place, field="rollout"),
-            f"expected a percentage from 0 to 100, got {_found(rollout)}",
-        )
+    name = rollout = None
+    if "name" in table:
+        name = _text(table["name"], replace(place, field="name"))
+        if not name:
+            _refuse(replace(place, field="name"), "expected a string that is not empty")
+    if "rollout" in table:
+        rollout = table["rollout"]
+        # NaN is in no range, so it is refused here too.
+        if kind_of(rollout) != "number" or not 0 <= rollout <= 100:
+            _refuse(
+                replace(place, field="rollout"),
+                f"expected a percentage from 0 to 100, got {_found(rollout)}",
+            )
     return Rule(
         serve=_value(table["serve"], replace(place, field="serve")),
         name=name,
@@ -135,7 +137,7 @@ def _condition(raw: object, place: Place) -> Condition:
         for item in value:
             _scalar(item, at, f"expected only strings, numbers and booleans for {operator!r}")
         return Condition(attribute=attribute, operator=operator, value=list(value))
-    wanted = _SCALARS
+    wanted: tuple[str, ...] = _SCALARS
     if operator in TEXT_OPERATORS:
         wanted = ("string",)
     elif operator in NUMBER_OPERATORS:

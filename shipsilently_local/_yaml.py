@@ -22,22 +22,18 @@ _PREFIX = "tag:yaml.org,2002:"
 
 
 class _Loader(yaml.SafeLoader):
-    yaml_implicit_resolvers: dict[str, Any] = {}
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - declared so by PyYAML
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event: Any = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call]
         if getattr(event, "tag", None) is not None:
             raise yaml.MarkedYAMLError(
                 problem="a tag (!…) is not allowed here", problem_mark=event.start_mark
             )
         return super().compose_node(parent, index)
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        # A merged key may be given again; one written twice side by side may not.
-        # flatten_mapping, which has run by now, puts merged keys first.
-        return super().construct_mapping(node, deep=deep)
-
     def flatten_mapping(self, node: Any) -> None:
+        # Before the merged keys come in: those may be given again, written ones not.
         seen = set()
         for key_node, _ in node.value:
             if isinstance(key_node, yaml.ScalarNode) and key_node.tag != _PREFIX + "merge":
@@ -82,7 +78,7 @@ _Loader.add_constructor(_PREFIX + "float", _float)
 def read_yaml(text: str, place: Place) -> Any:
     """The plain data in ``text``. Raises `FlagsFileError` with the line."""
     try:
-        return yaml.load(text, Loader=_Loader)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader without tags
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1

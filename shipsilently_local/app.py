@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -48,7 +47,8 @@ def create_app(state: ServiceState) -> ASGIApp:
             Route("/local/faults/{id}", keyed(endpoints.clear_fault), methods=["DELETE"]),
         ],
         exception_handlers={
-            HTTPException: _http_error,
+            404: _not_found,
+            405: _wrong_method,
             BadRequestError: _bad_request,
             FaultError: _bad_request,
         },
@@ -138,12 +138,13 @@ async def _bad_request(request: Request, error: Exception) -> Response:
     return refusal(400, "bad_request", str(error))
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _not_found(request: Request, error: Exception) -> Response:
     where = f"{request.method} {request.url.path}"
-    if error.status_code == 405:
-        answer = refusal(405, "method_not_allowed", f"{where}: this path takes another method")
-    else:
-        answer = refusal(error.status_code, "not_found", f"{where}: there is nothing here")
-    answer.headers.update(error.headers or {})
+    return refusal(404, "not_found", f"{where}: there is nothing here")
+
+
+async def _wrong_method(request: Request, error: Exception) -> Response:
+    where = f"{request.method} {request.url.path}"
+    answer = refusal(405, "method_not_allowed", f"{where}: this path takes another method")
+    answer.headers.update(getattr(error, "headers", None) or {})
     return answer

@@ -77,16 +77,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(description="All of these must hold. Without any, the rule holds for everybody."),
     ] = ()
     name: Annotated[
-        str | None,
-        Meta(description="Reported as ruleId; rule-<n> when left out.", min_length=1),
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="Reported as ruleId; rule-<n> when left out."),
     ] = None
     rollout: Annotated[
-        float | None,
-        Meta(
-            ge=0,
-            le=100,
-            description="Serve to this percentage of the users, chosen by their userId.",
-        ),
+        Annotated[float, Meta(ge=0, le=100)] | None,
+        Meta(description="Serve to this percentage of the users, chosen by their userId."),
     ] = None
 
 
@@ -109,9 +105,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A ShipSilently flags file."""
 
     flags: Annotated[dict[str, Flag], Meta(description="The flags, by their key.")]
-    schema: Annotated[
-        str | None, Meta(description="Where an editor finds this JSON Schema.")
-    ] = msgspec.field(default=None, name="$schema")
+    schema: Annotated[str | None, Meta(description="Where an editor finds this JSON Schema.")] = (
+        msgspec.field(default=None, name="$schema")
+    )
 
 
 def kind_of(value: object) -> str:

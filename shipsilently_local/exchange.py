@@ -45,9 +45,7 @@ class Exchange:
         """Wait. True when the time has passed; False when the client left or the
         service is stopping, whichever comes first. None is for ever."""
         waits = [asyncio.ensure_future(self.gone()), asyncio.ensure_future(self.stopping.wait())]
-        done, _ = await asyncio.wait(
-            waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-        )
+        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
         for wait in waits:

@@ -96,7 +96,7 @@ class Runner:
     def __init__(self, state: ServiceState, sock: socket.socket) -> None:
         self._state = state
         self._sock = sock
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="shipsilently-local", daemon=True)
 
@@ -113,7 +113,6 @@ class Runner:
 
     def call(self, function: Callable[[], _T]) -> _T:
         """Run ``function`` on the service's loop; its result."""
-        assert self._loop is not None
         future: Future[_T] = Future()
 
         def run() -> None:

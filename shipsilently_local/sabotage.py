@@ -19,9 +19,8 @@ _PAGE = (
 
 async def perform(fault: Fault, exchange: Exchange, app: ASGIApp) -> None:
     """Let ``fault`` happen to ``exchange``; ``app`` gives the normal answer, if any."""
-    if fault.delay and not await exchange.pause(fault.delay):
-        await exchange.abort()
-    elif fault.drop:
+    left = bool(fault.delay) and not await exchange.pause(fault.delay)
+    if left or fault.drop:
         await exchange.abort()
     elif fault.silence:
         await exchange.pause(None)

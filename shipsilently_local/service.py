@@ -51,6 +51,8 @@ class LocalService:
     ) -> None:
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise LocalServiceError("the key must be printable ASCII without spaces")
+        if not heartbeat > 0:
+            raise LocalServiceError("the heartbeat must be more than 0 seconds")
         self.key = key
         self._port = port
         self._source: FlagsSource
@@ -180,7 +182,7 @@ class LocalService:
 
     def remove_flag(self, key: str) -> None:
         """Remove one flag, if it is there. A file is rewritten."""
-        self._edit(lambda flags: flags.pop(key, None) and None)
+        self._edit(lambda flags: flags.pop(key, None))
 
     def wait_for_streams(self, count: int = 1, timeout: float = 5.0) -> bool:
         """Wait until exactly ``count`` streams are open; False when ``timeout`` has passed."""

@@ -25,7 +25,7 @@ class FlagsSource(Protocol):
 
     flags: Mapping[str, Flag]
 
-    def edit(self, change: Callable[[dict[str, Any]], None]) -> None:
+    def edit(self, change: Callable[[dict[str, Any]], object]) -> None:
         """Let ``change`` alter the plain data of the flags by key, check, and keep it.
 
         Raises `FlagsFileError`, and then nothing has changed.
@@ -47,7 +47,7 @@ class MappingSource:
         self._plain = plain_flags(flags)
         self.flags: Mapping[str, Flag] = check_flags(self._plain, "flags")
 
-    def edit(self, change: Callable[[dict[str, Any]], None]) -> None:
+    def edit(self, change: Callable[[dict[str, Any]], object]) -> None:
         """See `FlagsSource.edit`."""
         plain = plain_flags(self._plain)
         change(plain)
@@ -83,7 +83,7 @@ class FileSource:
                 self._report(f"{error}. Still serving the last good flags.")
             return False
 
-    def edit(self, change: Callable[[dict[str, Any]], None]) -> None:
+    def edit(self, change: Callable[[dict[str, Any]], object]) -> None:
         """See `FlagsSource.edit`. The file is written anew: its comments are lost."""
         plain = parse_plain(read(self.path), self.path)
         parse(render(plain, self.path), self.path)

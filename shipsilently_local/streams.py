@@ -99,9 +99,7 @@ class EventStream(Response):
         watch = asyncio.ensure_future(self._end_when_gone(receive))
         self._streams.add(self)
         try:
-            await send(
-                {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-            )
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await self._speak(send, sse("connected", {"connectionId": self.connection_id}))
             while (event := await self._next()) is not _END:
                 if not self._streams.muted:
