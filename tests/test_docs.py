@@ -1,15 +1,12 @@
 """Every code block of the manual and the readme does what it says."""
 
-import contextlib
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
-import threading
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shipsilently_local import LocalService, LocalServiceError
 from tests.docs.blocks import Block, PageError, commands, make_targets, read_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,35 +79,6 @@ def flags_of(blocks: list[Block]) -> dict[str, Any]:
         if block.language in PARSED and block.title.startswith("flags.") and not block.not_run:
             flags = merged(flags, parse(block))
     return flags
-
-
-@contextlib.contextmanager
-def local_service(folder: Path, port: int, flags: Mapping[str, Any]) -> Iterator[str]:
-    """The local service with these flags; gives its URL once it listens."""
-    file = folder / "service.json"
-    file.write_text(json.dumps({"flags": flags}), encoding="utf-8")
-    command = [str(SCRIPT), "serve", str(file), "--port", str(port), "--key", "sk_local"]
-    log = folder / "service.log"
-    with log.open("wb") as output:
-        service = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder)
-        try:
-            _wait_until_listening(service, port, log)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            service.terminate()
-            service.wait(10)
-
-
-def _wait_until_listening(service: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    pause = threading.Event()
-    for _ in range(400):
-        if service.poll() is not None:
-            pytest.fail(f"the local service ended:\n{log.read_text(errors='replace')}")
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        pause.wait(0.05)
-    pytest.fail(f"the local service does not listen:\n{log.read_text(errors='replace')}")
 
 
 def run_page(page: str, blocks: list[Block], folder: Path, url: str) -> None:
@@ -179,7 +148,7 @@ def check_extras(arguments: list[str]) -> None:
             raise PageError(f"there is no extra {', '.join(sorted(unknown))}")
 
 
-def check_page(name: str, text: str, folder: Path, port: int) -> str:
+def check_page(name: str, text: str, folder: Path) -> str:
     """Run or check each block of a page; gives a line that says how many. Fails with a reason."""
     blocks = read_blocks(text)
     live = [block for block in blocks if not block.not_run]
@@ -195,21 +164,24 @@ def check_page(name: str, text: str, folder: Path, port: int) -> str:
         except (ValueError, PageError, yaml.YAMLError) as error:
             pytest.fail(f"{name}, line {block.line}: {error}", pytrace=False)
     run = [block for block in live if block.language in RUN]
-    flags = flags_of(blocks)
-    if run or flags != FLAGS:
-        with local_service(folder, port, flags) as url:
-            run_page(name, run, folder, url)
+    try:
+        service = LocalService(flags_of(blocks))
+    except LocalServiceError as error:
+        pytest.fail(f"{name}: the page's flags are wrong: {error}", pytrace=False)
+    if run:
+        with service:
+            run_page(name, run, folder, service.url)
     checked = sum(block.language in PARSED | COMMANDS for block in live)
     return f"{name}: {len(run)} run, {checked} checked, {len(blocks) - len(live)} not run"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_page_does_what_it_says(
-    page: Path, tmp_path: Path, free_port: int, capsys: pytest.CaptureFixture[str]
+    page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each block of the page runs, parses or names commands that exist."""
     name = page.relative_to(ROOT).as_posix()
-    outcome = check_page(name, page.read_text(encoding="utf-8"), tmp_path, free_port)
+    outcome = check_page(name, page.read_text(encoding="utf-8"), tmp_path)
     with capsys.disabled():
         print(f"\n{outcome}", end=" ")
 
@@ -238,12 +210,13 @@ def test_unreadable_pages_are_refused(text: str, message: str) -> None:
         ("```console\n$ make coffee\n```", "no target coffee"),
         ("```bash\n$ frobnicate\n```", "unknown command frobnicate"),
         ("```console\n$ pip install 'shipsilently[tornado]'\n```", "no extra tornado"),
+        ('```toml title="flags.toml"\n[flags.x]\nenable = true\n```', "flags are wrong"),
     ],
 )
-def test_wrong_blocks_are_found(text: str, message: str, tmp_path: Path, free_port: int) -> None:
+def test_wrong_blocks_are_found(text: str, message: str, tmp_path: Path) -> None:
     """A block that does not parse, has no known kind or names no known command fails its page."""
     with pytest.raises(pytest.fail.Exception, match=message):
-        check_page("page.md", text, tmp_path, free_port)
+        check_page("page.md", text, tmp_path)
 
 
 def test_failing_python_is_found_with_its_line(tmp_path: Path) -> None:
