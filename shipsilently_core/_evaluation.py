@@ -1,0 +1,508 @@
+"""An evaluation in two steps, prepare and conclude, with the exchange left to the caller.
+
+This is the failure matrix of the protocol, written once for the blocking and the
+awaitable verbs. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from ._cache import Cache, SharedBodies, Stamp
+from ._clock import Clock
+from ._gate import Gate
+from ._kinds import fits, unshared
+from ._notices import Notices
+from ._overrides import overrides
+from ._process import Latch, Lock
+from ._wire import (
+    Reply,
+    Request,
+    Row,
+    Snapshot,
+    batch_request,
+    evaluate_request,
+    failure_of,
+    parse_batch,
+    parse_row,
+    result_of,
+    retry_after,
+)
+from .config import Config
+from .context import Context
+from .errors import EvaluationError
+from .values import EvaluationResult, Failure, FailureReport, Reason, Source
+
+__all__ = ["UNSET", "Attempt", "Call", "Evaluator", "View", "overridden"]
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Any = _Unset()
+"""Stands for a default that the caller left out."""
+
+#: What the baseline may tell of anybody: no personal rule made it.
+_IMPERSONAL = (Reason.DEFAULT, Reason.FLAG_DISABLED)
+
+#: Seconds beyond its deadline after which an attempt is given up by those who wait for it.
+_GRACE = 0.25
+
+
+class Call(Struct, frozen=True):
+    """One call to the service, prepared.
+
+    Attributes:
+        context: Whom for.
+        stamp: When it began.
+        flag_key: The one flag asked for; ``None`` for a batch.
+        request: What to send; ``None`` where nothing may be sent.
+        refused: Why nothing may be sent.
+    """
+
+    context: Context
+    stamp: Stamp
+    flag_key: str | None
+    request: Request | None
+    refused: Failure | None = None
+
+
+class View:
+    """What one caller gets to see: its own context's flags, and what stands in where they lack.
+
+    Attributes:
+        own: The context's flags; ``None`` where nothing is known of it.
+        source: Where those were taken from.
+        failure: Why they may be out of date; ``None`` where they are not.
+        status: The HTTP status that came with the failure.
+    """
+
+    __slots__ = ("_baseline", "_defaults", "failure", "own", "source", "status")
+
+    def __init__(
+        self,
+        own: Snapshot | None,
+        baseline: Snapshot | None,
+        defaults: Mapping[str, Any],
+        source: Source,
+        failure: Failure | None = None,
+        status: int | None = None,
+    ) -> None:
+        self.own = own
+        self.source = source
+        self.failure = failure
+        self.status = status
+        # A batch that succeeded is the whole truth: what it lacks does not exist.
+        whole = own is not None and own.complete and failure is None
+        self._baseline = None if whole else baseline
+        self._defaults = defaults
+
+    def find(self, key: str) -> tuple[Row, Source] | None:
+        """The flag's row and where it comes from."""
+        if self.own is not None:
+            row = self.own.rows.get(key)
+            if row is not None:
+                return row, self.source
+        if self._baseline is not None:
+            row = self._baseline.rows.get(key)
+            if row is not None and row.reason in _IMPERSONAL:
+                return row, Source.BASELINE
+        return None
+
+    def results(self) -> dict[str, EvaluationResult]:
+        """Every flag that is known, as a dictionary of the caller's own."""
+        fallback = self.failure is not None
+        own = {} if self.own is None else self.own.results(self.source, fallback=fallback)
+        if not fallback and self._baseline is None:
+            found = own.copy()
+        else:
+            found = self._stand_ins() | own
+        for key, result in found.items():
+            if type(result.value) in (dict, list):
+                found[key] = EvaluationResult(
+                    key,
+                    unshared(result.value),
+                    result.reason,
+                    result.rule_id,
+                    result.source,
+                    result.error,
+                )
+        return found
+
+    def _stand_ins(self) -> dict[str, EvaluationResult]:
+        found = {}
+        if self.failure is not None:
+            for key, value in self._defaults.items():
+                found[key] = default_result(key, value, self.failure)
+        if self._baseline is not None:
+            for key, row in self._baseline.rows.items():
+                if row.reason in _IMPERSONAL:
+                    found[key] = result_of(
+                        key, row, Source.BASELINE, fallback=self.failure is not None
+                    )
+        return found
+
+
+def default_result(key: str, value: Any, failure: Failure) -> EvaluationResult:
+    """The result for a flag of which nothing better than a default can be served."""
+    found = failure is not Failure.NOT_FOUND
+    reason = Reason.ERROR_FALLBACK if found else Reason.FLAG_NOT_FOUND
+    return EvaluationResult(key, unshared(value), reason, None, Source.DEFAULT, failure)
+
+
+def overridden(results: dict[str, EvaluationResult]) -> dict[str, EvaluationResult]:
+    """These results, with what a test has set put in their place."""
+    for key, value in overrides.values.items():
+        results[key] = _override_result(key, value)
+    return results
+
+
+def _override_result(key: str, value: Any) -> EvaluationResult:
+    return EvaluationResult(key, unshared(value), Reason.DEFAULT, None, Source.OVERRIDE)
+
+
+class Attempt(Latch[View]):
+    """One call for one context that every request for that context waits for together.
+
+    Attributes:
+        call: What it is.
+        request: What is sent.
+        deadline: Monotonic seconds; after it, waiting is pointless.
+        work: Holds the task that carries it out, which nothing else would.
+    """
+
+    def __init__(self, call: Call, request: Request, deadline: float) -> None:
+        super().__init__()
+        self.call = call
+        self.request = request
+        self.deadline = deadline
+        self.work: object = None
+
+
+class Evaluator:
+    """Prepares calls, and draws the conclusions from how they ended.
+
+    Args:
+        config: The client's settings.
+        clock: Time.
+        rng: Gives a number in ``[0, 1)``.
+        report: Called with each failure, outside every lock.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        rng: Callable[[], float],
+        report: Callable[[FailureReport], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._report = report
+        self.baseline = Context(config.baseline_context)
+        self.cache = Cache(
+            clock,
+            max_contexts=config.max_contexts,
+            max_age=config.max_age,
+            fresh_for=config.polling_interval,
+            pinned=self.baseline.body,
+        )
+        self._bodies = SharedBodies()
+        self.gate = Gate(
+            clock,
+            rng,
+            base=config.retry.base_delay,
+            ceiling=config.polling_interval,
+            max_contexts=config.max_contexts,
+        )
+        self.notices = Notices(clock)
+        self._lock = Lock()
+        self._in_flight: dict[bytes, Attempt] = {}
+        #: Called when the gate closes, so that the background starts to probe.
+        self.wake: Callable[[], object] = lambda: None
+        #: Set once nothing may be sent any more.
+        self.closed = False
+
+    def renew(self) -> None:
+        """In a forked child: new locks, no attempt in flight, and what is known kept."""
+        self._lock = Lock()
+        self._in_flight = {}
+        for part in (self.cache, self._bodies, self.gate, self.notices):
+            part.renew()
+
+    # What a caller gives.
+
+    def context(self, given: Context | Mapping[str, Any] | None) -> Context:
+        """A caller's context, telling once of each attribute that cannot be sent."""
+        context = Context.of(given)
+        for name in context.dropped:
+            self.notices.once(
+                f"context {name}",
+                "context attribute %r was left out: it must be a string, a finite number or a "
+                "boolean",
+                name,
+            )
+        return context
+
+    def default(self, key: str, given: Any, otherwise: Any = None) -> Any:
+        """The caller's default, else the declared one, else `otherwise`."""
+        return self._config.defaults.get(key, otherwise) if given is UNSET else given
+
+    # One call.
+
+    def prepare(self, context: Context, flag_key: str | None = None) -> Call:
+        """A call for one flag, or for all where `flag_key` is ``None``."""
+        stamp = self.cache.stamp()
+        refused = None
+        if self.closed:
+            refused = Failure.NETWORK
+        elif self.gate.held_for():
+            refused = Failure.THROTTLED
+        if refused is not None:
+            return Call(context, stamp, flag_key, None, refused)
+        if flag_key is None:
+            return Call(context, stamp, None, batch_request(context))
+        request = evaluate_request(flag_key, context)
+        # A key that cannot be sent cannot exist either.
+        return Call(context, stamp, flag_key, request, None if request else Failure.NOT_FOUND)
+
+    def conclude(self, call: Call, reply: Reply | None) -> View:
+        """Take in how a call ended.
+
+        Args:
+            call: From `prepare`.
+            reply: ``None`` where nothing was sent.
+
+        Returns:
+            What the caller gets to see, its failure included.
+
+        Raises:
+            EvaluationError: The call failed and the cache is switched off.
+        """
+        view = self.settle(call, reply)
+        if view.failure is not None and view.failure is not Failure.NOT_FOUND:
+            self.raise_if_strict(view, call.flag_key)
+        return view
+
+    def raise_if_strict(self, view: View, flag_key: str | None) -> None:
+        """With the cache switched off, a failure is an exception."""
+        if self._config.disable_cache and view.failure is not None:
+            raise EvaluationError(view.failure, view.status, flag_key)
+
+    def settle(self, call: Call, reply: Reply | None) -> View:
+        """As `conclude`, never raising."""
+        if reply is None:
+            return self.known(call.context, call.refused)
+        failure = failure_of(reply)
+        if failure is None:
+            stored = self._store(call, reply)
+            if stored is not None:
+                self._worked(call)
+                return self._view(stored, Source.SERVER)
+            failure = Failure.PROTOCOL
+        if call.flag_key is not None and reply.status == 404 and reply.failure is None:
+            self._worked(call)
+            self._tell_missing(call.flag_key, reply.status)
+            return self.known(call.context, Failure.NOT_FOUND, reply.status)
+        self._failed(call, reply, failure)
+        return self.known(call.context, failure, reply.status)
+
+    def _store(self, call: Call, reply: Reply) -> Snapshot | None:
+        key = call.context.body
+        if call.flag_key is not None:
+            row = parse_row(reply.body, call.flag_key)
+            if row is None:
+                return None
+            self.cache.store_row(key, call.flag_key, row, call.stamp)
+            return Snapshot({call.flag_key: row}, complete=False)
+        malformed: list[str] = []
+        snapshot = self._bodies.get(reply.body)
+        if snapshot is None:
+            parsed = parse_batch(reply.body)
+            if parsed is None:
+                return None
+            rows, malformed = parsed
+            snapshot = Snapshot(rows, complete=True)
+            if malformed:
+                self.notices.warn(
+                    "malformed",
+                    "the service sent %d malformed results, the first for flag %r; their last "
+                    "known good values stay",
+                    len(malformed),
+                    malformed[0],
+                )
+            else:
+                self._bodies.put(reply.body, snapshot)
+        return self.cache.store_batch(key, snapshot, malformed, call.stamp).snapshot
+
+    def _worked(self, call: Call) -> None:
+        self.gate.succeeded(call.context.body)
+        self.notices.working(lambda: len(self.cache))
+
+    def _failed(self, call: Call, reply: Reply, failure: Failure) -> None:
+        pause = retry_after(reply, now=self._clock.time(), base=self._config.retry.base_delay)
+        if pause is not None:
+            self.gate.hold(pause)
+        if self.gate.failed(call.context.body, failure, connected=reply.connected):
+            self.wake()
+        self.notices.broken()
+        message = _describe(failure, reply)
+        self.notices.warn(f"failure {failure}", "%s; last known good values are served", message)
+        self._report(FailureReport(failure, reply.status, call.flag_key, message))
+
+    # One request.
+
+    def enter(self, context: Context, *, may_wait: bool) -> View | tuple[Attempt, bool]:
+        """What a request can use now, or the attempt that it leads or joins.
+
+        Args:
+            context: Whom for.
+            may_wait: Whether the request may wait for the network here.
+
+        Returns:
+            A view; or an attempt and whether this caller has to carry it out.
+        """
+        key = context.body
+        entry = self.cache.get(key)
+        if entry is not None and self.cache.is_fresh(entry) and not self._config.disable_cache:
+            return self._view(entry.snapshot, Source.CACHE)
+        if self.closed:
+            return self.known(context, Failure.NETWORK)
+        if not may_wait:
+            return self.known(context, Failure.TIMEOUT)
+        now = self._clock.monotonic()
+        with self._lock:
+            running = self._in_flight.get(key)
+            if running is not None and self._worth_joining(running, now):
+                return running, False
+            refused = self.gate.admit(key)
+            if refused is None:
+                request = batch_request(context)
+                call = Call(context, self.cache.stamp(), None, request)
+                attempt = Attempt(call, request, now + self._config.timeout)
+                self._in_flight[key] = attempt
+                return attempt, True
+        return self.known(context, refused)
+
+    def _worth_joining(self, attempt: Attempt, now: float) -> bool:
+        # One that began before the latest change would bring what was true before it.
+        return (
+            now < attempt.deadline + _GRACE
+            and attempt.call.stamp.generation == self.cache.generation
+        )
+
+    def patience(self, attempt: Attempt) -> float:
+        """Seconds for which it makes sense to wait for an attempt that another carries out."""
+        return max(0.0, attempt.deadline + _GRACE - self._clock.monotonic())
+
+    def finish(self, attempt: Attempt, reply: Reply) -> None:
+        """The attempt that this caller carried out has ended: tell all who wait."""
+        view: View | None = None
+        try:
+            view = self.settle(attempt.call, reply)
+        finally:
+            self._leave(attempt, view)
+
+    def abandon(self, attempt: Attempt) -> None:
+        """The caller was interrupted before its attempt ended: one of the others starts anew."""
+        self._leave(attempt, None)
+
+    def _leave(self, attempt: Attempt, view: View | None) -> None:
+        key = attempt.call.context.body
+        with self._lock:
+            if self._in_flight.get(key) is attempt:
+                del self._in_flight[key]
+        attempt.set(view)
+
+    # What is known, without the network.
+
+    def known(
+        self, context: Context, failure: Failure | None = None, status: int | None = None
+    ) -> View:
+        """The context's last known good values, and what stands in for them."""
+        entry = self.cache.get(context.body)
+        own = None if entry is None else entry.snapshot
+        return self._view(own, Source.CACHE, failure, status)
+
+    def _view(
+        self,
+        own: Snapshot | None,
+        source: Source,
+        failure: Failure | None = None,
+        status: int | None = None,
+    ) -> View:
+        baseline = None
+        if own is None or not own.complete or failure is not None:
+            entry = self.cache.get(self.baseline.body)
+            baseline = None if entry is None else entry.snapshot
+        return View(own, baseline, self._config.defaults, source, failure, status)
+
+    def detail(self, view: View, key: str, default: Any) -> EvaluationResult:
+        """One flag of a view, as a result; the default where nothing better fits."""
+        found = view.find(key)
+        if found is None:
+            if view.failure is not None:
+                return default_result(key, default, view.failure)
+            self._tell_missing(key, None)
+            return default_result(key, default, Failure.NOT_FOUND)
+        row, source = found
+        if not fits(row.value, default):
+            return self._mismatch(key, row.value, default)
+        result = result_of(key, row, source, fallback=view.failure is not None)
+        if type(row.value) in (dict, list):
+            return EvaluationResult(
+                key, unshared(row.value), result.reason, row.ruleId, source, result.error
+            )
+        return result
+
+    def overridden(self, key: str, default: Any) -> EvaluationResult:
+        """What a test has set for this flag, held to the same types as any other value."""
+        value = overrides.values[key]
+        if fits(value, default):
+            return _override_result(key, value)
+        return self._mismatch(key, value, default)
+
+    def concluded_detail(self, key: str, view: View, default: Any) -> EvaluationResult:
+        """The result of `conclude` for the one flag that was asked for."""
+        if view.failure is Failure.NOT_FOUND:
+            # Definitive: what the cache may hold of it is not looked at.
+            return default_result(key, default, Failure.NOT_FOUND)
+        return self.detail(view, key, default)
+
+    def _mismatch(self, key: str, value: Any, default: Any) -> EvaluationResult:
+        message = (
+            f"flag {key!r} holds a {type(value).__name__} but is read with a default of type "
+            f"{type(default).__name__}"
+        )
+        self.notices.warn(f"type {key}", "%s; the default is served", message)
+        self._report(FailureReport(Failure.TYPE_MISMATCH, None, key, message))
+        return default_result(key, default, Failure.TYPE_MISMATCH)
+
+    def _tell_missing(self, key: str, status: int | None) -> None:
+        message = f"the service knows no flag {key!r}"
+        self.notices.once(f"missing {key}", "%s; the default is served", message)
+        self._report(FailureReport(Failure.NOT_FOUND, status, key, message))
+
+
+def _describe(failure: Failure, reply: Reply) -> str:
+    """What went wrong, in one line without a secret: no body, no address with a query, no key."""
+    if failure is Failure.TIMEOUT:
+        return "the service did not answer in time"
+    if failure is Failure.NETWORK:
+        return f"the service could not be reached ({reply.cause})"
+    if failure is Failure.AUTH:
+        return f"the service refused the API key (HTTP {reply.status})"
+    if failure is Failure.THROTTLED:
+        return f"the service asked for a pause (HTTP {reply.status})"
+    if failure is Failure.SERVER:
+        return f"the service failed (HTTP {reply.status})"
+    if reply.status is None:
+        return f"the service's answer could not be read ({reply.cause})"
+    kind = reply.headers.get("content-type", "no content type")
+    what = f"; {reply.cause}" if reply.cause else ""
+    return f"the service's answer is not the promised JSON (HTTP {reply.status}, {kind}{what})"

@@ -1,0 +1,185 @@
+"""Who may ask the service now: the cool-down of one context, and the gate before all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from ._backoff import full_jitter
+from ._clock import Clock
+from ._process import Lock
+from .values import Failure
+
+__all__ = ["Gate"]
+
+#: Failures in a row, of more than one context, that tell an outage from one bad context.
+_FAILURES_TO_CLOSE = 3
+_CONTEXTS_TO_CLOSE = 2
+
+
+class _CoolDown(Struct, frozen=True):
+    failures: int
+    until: float
+    failure: Failure
+
+
+class Gate:
+    """Keeps requests from waiting for a service that does not answer.
+
+    Three rules, the later over the earlier:
+
+    1. A context whose attempt failed rests for its own full-jitter cool-down.
+    2. Three attempts in a row have failed, for at least two contexts and with no
+       success between, or no connection could be made at all: the gate closes for
+       every request. It is tried again on the same ladder, by the background where
+       one runs (`background`), else by one request at a time; the first success
+       opens it and ends the cool-downs that the outage had caused.
+    3. The service said ``Retry-After``: nobody asks before.
+
+    So one context that always fails costs the others nothing, and an outage costs
+    a few requests one timeout.
+
+    Args:
+        clock: For cool-downs.
+        rng: Gives a number in ``[0, 1)``.
+        base: Seconds; the first bound of the ladder.
+        ceiling: Seconds; the last bound of the ladder.
+        max_contexts: How many cool-downs are remembered; the oldest goes first.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        rng: Callable[[], float],
+        *,
+        base: float,
+        ceiling: float,
+        max_contexts: int,
+    ) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._base = base
+        self._ceiling = max(base, ceiling)
+        self._max = max_contexts
+        self._lock = Lock()
+        self._cool_downs: dict[bytes, _CoolDown] = {}
+        self._held_until = 0.0
+        self._in_a_row = 0
+        self._failing: set[bytes] = set()
+        self._closed: Failure | None = None
+        self._probes = 0
+        self._probe_at = 0.0
+        #: Whether a background probes for the requests.
+        self.background = False
+
+    def renew(self) -> None:
+        """New locks, in a forked child, where no background runs yet."""
+        self._lock = Lock()
+        self.background = False
+
+    @property
+    def closed(self) -> Failure | None:
+        """The failure that closed the gate, or ``None`` while it is open."""
+        return self._closed
+
+    def held_for(self) -> float:
+        """Seconds that are left of the service's ``Retry-After``; 0 for none."""
+        return max(0.0, self._held_until - self._clock.monotonic())
+
+    def probe_in(self) -> float | None:
+        """Seconds until the background should try a closed gate; ``None`` while it is open."""
+        if self._closed is None:
+            return None
+        now = self._clock.monotonic()
+        return max(0.0, self._probe_at - now, self._held_until - now)
+
+    def admit(self, key: bytes) -> Failure | None:
+        """Whether a request for this context may ask the service.
+
+        Returns:
+            ``None`` for yes; else the failure on whose account it may not.
+        """
+        now = self._clock.monotonic()
+        if now < self._held_until:
+            return Failure.THROTTLED
+        if self._closed is not None:
+            with self._lock:
+                return self._admit_probe(now)
+        cool_down = self._cool_downs.get(key)
+        if cool_down is not None and now < cool_down.until:
+            return cool_down.failure
+        return None
+
+    def _admit_probe(self, now: float) -> Failure | None:
+        if self._closed is None or self.background or now < self._probe_at:
+            return self._closed
+        # This request is the probe; the next may go when it has had its answer, or on the ladder.
+        self._probe_at = now + self._ceiling
+        return None
+
+    def hold(self, seconds: float) -> None:
+        """The service asked to be left alone for so long."""
+        with self._lock:
+            self._held_until = max(self._held_until, self._clock.monotonic() + seconds)
+
+    def succeeded(self, key: bytes) -> bool:
+        """The service answered for this context.
+
+        Returns:
+            Whether this opened the gate.
+        """
+        if not self._in_a_row and key not in self._cool_downs:
+            return False
+        with self._lock:
+            self._in_a_row = 0
+            self._failing.clear()
+            self._cool_downs.pop(key, None)
+            if self._closed is None:
+                return False
+            self._closed = None
+            self._probes = 0
+            self._cool_downs.clear()
+            return True
+
+    def failed(self, key: bytes, failure: Failure, *, connected: bool) -> bool:
+        """The service did not answer for this context.
+
+        Args:
+            key: The context.
+            failure: How.
+            connected: Whether there was a connection at all.
+
+        Returns:
+            Whether this closed the gate.
+        """
+        with self._lock:
+            now = self._clock.monotonic()
+            self._rest(key, failure, now)
+            self._in_a_row += 1
+            if len(self._failing) < _CONTEXTS_TO_CLOSE:
+                self._failing.add(key)
+            if self._closed is not None:
+                self._closed = failure
+                self._probes += 1
+                self._probe_at = now + self._delay(self._probes)
+                return False
+            outage = (
+                self._in_a_row >= _FAILURES_TO_CLOSE and len(self._failing) >= _CONTEXTS_TO_CLOSE
+            )
+            if connected and not outage:
+                return False
+            self._closed = failure
+            self._probes = 0
+            self._probe_at = now + self._delay(0)
+            return True
+
+    def _rest(self, key: bytes, failure: Failure, now: float) -> None:
+        before = self._cool_downs.pop(key, None)
+        failures = 0 if before is None else before.failures + 1
+        self._cool_downs[key] = _CoolDown(failures, now + self._delay(failures), failure)
+        if len(self._cool_downs) > self._max:
+            del self._cool_downs[next(iter(self._cool_downs))]
+
+    def _delay(self, attempt: int) -> float:
+        return full_jitter(attempt, self._base, self._ceiling, self._rng)

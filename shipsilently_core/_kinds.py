@@ -1,0 +1,32 @@
+"""The JSON type of a value, and whether it is the one a caller expects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["fits", "unshared"]
+
+
+def fits(value: Any, default: Any) -> bool:
+    """Whether `value` may be served to a caller whose default is `default`.
+
+    A boolean is no number and a number no boolean, though Python says otherwise;
+    whole and fractional numbers are one type, as in JSON. A default of ``None``
+    takes everything.
+    """
+    if default is None or type(value) is type(default):
+        return True
+    if isinstance(default, bool) or isinstance(value, bool):
+        return False
+    if isinstance(default, (int, float)):
+        return isinstance(value, (int, float))
+    return any(isinstance(default, kind) and isinstance(value, kind) for kind in (str, dict, list))
+
+
+def unshared(value: Any) -> Any:
+    """A copy of a JSON object or array, which a caller might change; anything else as it is."""
+    if type(value) is dict:
+        return {key: unshared(inner) for key, inner in value.items()}
+    if type(value) is list:
+        return [unshared(inner) for inner in value]
+    return value

@@ -1,0 +1,87 @@
+"""The client's log lines: rare, whatever the traffic, and free of secrets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ._clock import Clock
+from ._process import Lock
+
+__all__ = ["Notices"]
+
+log = logging.getLogger("shipsilently")
+
+#: Seconds between two lines of one kind.
+_QUIET_FOR = 60.0
+#: How many kinds are remembered; the oldest goes first.
+_MOST_KINDS = 1_000
+
+
+class Notices:
+    """At most one line a minute for each kind of thing, saying how often it happened.
+
+    Args:
+        clock: For the minute.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._told: dict[str, tuple[float, int]] = {}
+        self._broken_since: float | None = None
+
+    def renew(self) -> None:
+        """New locks, in a forked child."""
+        self._lock = Lock()
+
+    def warn(self, kind: str, message: str, *values: object, every: float = _QUIET_FOR) -> None:
+        """Log a warning, unless one of this kind was logged in the last `every` seconds.
+
+        Args:
+            kind: What counts as the same thing.
+            message: A format for `values`, as in `logging`.
+            values: Never a key, a ticket, a context's value or a body.
+            every: Seconds; infinity for once.
+        """
+        now = self._clock.monotonic()
+        with self._lock:
+            last, untold = self._told.pop(kind, (float("-inf"), 0))
+            quiet = now - last < every
+            self._told[kind] = (last, untold + 1) if quiet else (now, 0)
+            if len(self._told) > _MOST_KINDS:
+                del self._told[next(iter(self._told))]
+        if quiet:
+            return
+        if untold:
+            message += " (and %d more like it since the last such line)"
+            values = (*values, untold)
+        log.warning(message, *values)
+
+    def once(self, kind: str, message: str, *values: object) -> None:
+        """Log a warning the first time."""
+        self.warn(kind, message, *values, every=float("inf"))
+
+    def broken(self) -> None:
+        """A call to the service failed."""
+        if self._broken_since is None:
+            self._broken_since = self._clock.monotonic()
+
+    def working(self, held: Callable[[], int]) -> None:
+        """A call to the service succeeded; say so where the last one had not.
+
+        Args:
+            held: Counts the contexts that are known.
+        """
+        since = self._broken_since
+        if since is None:
+            return
+        with self._lock:
+            if self._broken_since is None:
+                return
+            self._broken_since = None
+        log.info(
+            "the service answers again after %.0f s; %d contexts are held",
+            self._clock.monotonic() - since,
+            held(),
+        )

@@ -1,0 +1,234 @@
+"""What is said to the service and what it answers, as values; nothing here does I/O."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from msgspec import MsgspecError, Raw, Struct
+from msgspec.json import Decoder, Encoder
+
+from .context import Context
+from .values import EvaluationResult, Failure, Reason, Source
+
+__all__ = [
+    "BATCH",
+    "EVALUATE",
+    "Reply",
+    "Request",
+    "Row",
+    "Snapshot",
+    "batch_request",
+    "evaluate_request",
+    "failure_of",
+    "parse_batch",
+    "parse_row",
+    "retry_after",
+]
+
+EVALUATE = "/v1/evaluate"
+BATCH = "/v1/evaluate/batch"
+
+#: Longest time in seconds that a ``Retry-After`` is obeyed for.
+RETRY_AFTER_CAP = 3600.0
+_SECONDS = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_BOM = b"\xef\xbb\xbf"
+
+_encode = Encoder().encode
+
+
+class Request(Struct, frozen=True):
+    """One call: a path below the service's address, and its JSON body."""
+
+    path: str
+    body: bytes
+
+
+class Reply(Struct, frozen=True):
+    """How a call ended: an answer, or the class of failure that took its place.
+
+    Attributes:
+        status: The HTTP status; ``None`` without an answer.
+        body: The answer, decompressed.
+        headers: Those that matter, with names in lower case: ``content-type``, ``date``
+            and ``retry-after``.
+        failure: Set where there is no complete answer.
+        connected: Whether the service could be reached at all.
+        cause: The name of what went wrong below, for the log; never its text, which may
+            hold secrets.
+    """
+
+    status: int | None = None
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+    failure: Failure | None = None
+    connected: bool = True
+    cause: str = ""
+
+
+class Row(Struct, frozen=True, gc=False):
+    """One evaluated flag as the service sends it."""
+
+    value: Any
+    reason: str
+    ruleId: str | None = None  # the protocol's spelling
+    flagKey: str | None = None
+
+
+class Snapshot:
+    """All flags of one context as of one answer. Never changed once made, so it can be shared.
+
+    Attributes:
+        rows: By flag key.
+        complete: Whether it is the answer to a batch; otherwise a flag may exist
+            that it does not hold.
+    """
+
+    __slots__ = ("_results", "complete", "rows")
+
+    def __init__(self, rows: dict[str, Row], *, complete: bool) -> None:
+        self.rows = rows
+        self.complete = complete
+        self._results: dict[tuple[Source, bool], dict[str, EvaluationResult]] = {}
+
+    def results(self, source: Source, *, fallback: bool) -> dict[str, EvaluationResult]:
+        """Every flag as a result from `source`; built once, so copy it before handing it out."""
+        known = self._results.get((source, fallback))
+        if known is None:
+            known = {
+                key: result_of(key, row, source, fallback=fallback)
+                for key, row in self.rows.items()
+            }
+            self._results[source, fallback] = known
+        return known
+
+
+def result_of(key: str, row: Row, source: Source, *, fallback: bool) -> EvaluationResult:
+    """A row as a result; `fallback` says that it stands in for a call that failed."""
+    reason = Reason.ERROR_FALLBACK if fallback else row.reason
+    return EvaluationResult(key, row.value, reason, row.ruleId, source)
+
+
+class _Batch(Struct):
+    flags: dict[str, Row]
+
+
+class _LooseBatch(Struct):
+    flags: dict[str, Raw]
+
+
+_batch = Decoder(_Batch)
+_loose_batch = Decoder(_LooseBatch)
+_row = Decoder(Row)
+#: All that a decoder raises over bytes from outside; the recursion limit is met by deep nesting.
+_UNREADABLE = (MsgspecError, RecursionError)
+
+
+def evaluate_request(flag_key: object, context: Context) -> Request | None:
+    """The call for one flag; ``None`` for a key that is no string, or has no form in UTF-8."""
+    if not isinstance(flag_key, str):
+        return None
+    try:
+        key = _encode(flag_key)
+    except UnicodeEncodeError:
+        return None
+    return Request(EVALUATE, b'{"flagKey":' + key + b',"context":' + context.body + b"}")
+
+
+def batch_request(context: Context) -> Request:
+    """The call for every flag of the environment."""
+    return Request(BATCH, b'{"context":' + context.body + b"}")
+
+
+def failure_of(reply: Reply) -> Failure | None:
+    """The class of failure of an answer, by its status alone; ``None`` for a 200."""
+    status = reply.status
+    if status is None:
+        return reply.failure or Failure.NETWORK
+    if reply.failure is not None:
+        return reply.failure
+    if status == 200:
+        return None
+    if status in (401, 403):
+        return Failure.AUTH
+    if status == 429:
+        return Failure.THROTTLED
+    return Failure.SERVER if status >= 500 else Failure.PROTOCOL
+
+
+def parse_row(body: bytes, flag_key: str) -> Row | None:
+    """One flag's answer; ``None`` where it is not the promised JSON, or is another flag's."""
+    try:
+        row = _row.decode(body.removeprefix(_BOM))
+    except _UNREADABLE:
+        return None
+    return row if row.flagKey is None or row.flagKey == flag_key else None
+
+
+def parse_batch(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
+    """A batch's rows and the keys of malformed ones; ``None`` where it is not the promised JSON."""
+    body = body.removeprefix(_BOM)
+    try:
+        rows = _batch.decode(body).flags
+    except _UNREADABLE:
+        return _parse_row_by_row(body)
+    foreign = [k for k, row in rows.items() if row.flagKey is not None and row.flagKey != k]
+    for key in foreign:
+        del rows[key]
+    return rows, foreign
+
+
+def _parse_row_by_row(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
+    try:
+        raw_rows = _loose_batch.decode(body).flags
+    except _UNREADABLE:
+        return None
+    rows: dict[str, Row] = {}
+    malformed: list[str] = []
+    for key, raw in raw_rows.items():
+        row = parse_row(bytes(raw), key)
+        if row is None:
+            malformed.append(key)
+        else:
+            rows[key] = row
+    return rows, malformed
+
+
+def retry_after(reply: Reply, *, now: float, base: float) -> float | None:
+    """Seconds to leave the service alone, or ``None`` where it asked for nothing.
+
+    A 429 always asks; a 503 does with a ``Retry-After`` header. That is a number
+    of seconds or an HTTP date, reckoned from the answer's own ``Date`` where it
+    has one, so that a wrong clock on either side does no harm. Anything else, and
+    a date that has passed, counts as `base`. Never more than an hour.
+
+    Args:
+        reply: The answer.
+        now: Unix time here, used where the answer is not dated.
+        base: Seconds; the base of the backoff.
+    """
+    text = reply.headers.get("retry-after")
+    if reply.status != 429 and not (reply.status == 503 and text is not None):
+        return None
+    text = (text or "").strip()
+    if _SECONDS.fullmatch(text):
+        return min(float(text), RETRY_AFTER_CAP)
+    until = _unix_time(text)
+    if until is None:
+        return base
+    dated = _unix_time(reply.headers.get("date", ""))
+    left = until - (now if dated is None else dated)
+    return base if left <= 0 else min(left, RETRY_AFTER_CAP)
+
+
+def _unix_time(text: str) -> float | None:
+    try:
+        moment = parsedate_to_datetime(text)
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError, IndexError):
+        return None
+    return seconds if math.isfinite(seconds) else None

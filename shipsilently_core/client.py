@@ -1,0 +1,409 @@
+"""The client: one per process, shared by all its threads and tasks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, overload
+
+from . import signals
+from ._clock import Clock, SystemClock
+from ._evaluation import UNSET, Attempt, Call, Evaluator, View, overridden
+from ._overrides import overrides
+from ._process import Lock, ProcessGuard, on_event_loop, spawn
+from ._wire import Reply, Request
+from .config import Config
+from .context import Context
+from .errors import ConfigurationError
+from .flags import Flags
+from .values import EvaluationResult, Failure, FailureReport, FlagValue
+
+__all__ = ["ShipSilentlyClient"]
+
+
+class Transport(Protocol):
+    """How calls reach the service; every way a call can end is a `Reply`."""
+
+    def send(self, request: Request) -> Reply:
+        """Carry out one call, blocking."""
+        ...
+
+    async def asend(self, request: Request) -> Reply:
+        """Carry out one call in a task."""
+        ...
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of every connection, those of the running loop included."""
+        ...
+
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's connections without a word on them."""
+        ...
+
+
+class ShipSilentlyClient:
+    """Evaluates flags for any number of contexts, and remembers what it was told.
+
+    Make one per process and keep it: what it remembers is what is served when the
+    service has a bad day. Each blocking verb has an awaitable one with the prefix
+    ``a``. Making a client opens nothing and starts nothing.
+
+    Args:
+        config: The settings; or give them as keywords, as `Config` spells them.
+        transport: For tests: what to send with instead of HTTP.
+        clock: For tests: what tells the time.
+        rng: For tests: gives numbers in ``[0, 1)``.
+
+    Raises:
+        ConfigurationError: A setting is missing or wrong.
+    """
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        rng: Callable[[], float] = random.random,
+        **settings: Any,
+    ) -> None:
+        if config is not None and settings:
+            raise ConfigurationError(
+                next(iter(settings)), "is given beside a Config; put it into the Config"
+            )
+        self._config = Config(**settings) if config is None else config
+        self._given_transport = transport
+        self._transport: Transport | None = transport
+        self._guard = ProcessGuard()
+        self._lock = Lock()
+        self.evaluator = Evaluator(self._config, clock or SystemClock(), rng, self._report)
+
+    @property
+    def config(self) -> Config:
+        """The settings, as checked."""
+        return self._config
+
+    def __repr__(self) -> str:
+        return f"<ShipSilentlyClient {self._config.api_url}>"
+
+    # One flag, one call.
+
+    @overload
+    def evaluate(
+        self, flag_key: str, context: Context | Mapping[str, Any] | None, default: bool
+    ) -> bool: ...
+    @overload
+    def evaluate(
+        self, flag_key: str, context: Context | Mapping[str, Any] | None, default: str
+    ) -> str: ...
+    @overload
+    def evaluate(
+        self, flag_key: str, context: Context | Mapping[str, Any] | None, default: float
+    ) -> float: ...
+    @overload
+    def evaluate(
+        self, flag_key: str, context: Context | Mapping[str, Any] | None, default: dict[str, Any]
+    ) -> dict[str, Any]: ...
+    @overload
+    def evaluate(
+        self,
+        flag_key: str,
+        context: Context | Mapping[str, Any] | None = None,
+        default: None = None,
+    ) -> FlagValue: ...
+    def evaluate(self, flag_key: str, context: Any = None, default: Any = UNSET) -> Any:
+        """The flag's value for this context: one attempt, never a retry.
+
+        After a failure it is the context's last known good value, else the baseline,
+        else the default; an unknown flag gives the default at once.
+
+        Args:
+            flag_key: Any string.
+            context: Whom for.
+            default: Left out, the one declared in the configuration, else ``None``. A
+                value of another JSON type than the default's is not served.
+
+        Raises:
+            EvaluationError: The call failed and the cache is switched off.
+        """
+        return self.evaluate_detail(flag_key, context, default).value
+
+    @overload
+    async def aevaluate(
+        self, flag_key: str, context: Context | Mapping[str, Any] | None, default: bool
+    ) -> bool: ...
+    @overload
+    async def aevaluate(
+        self, flag_key: str, context: Context | Mapping[str, Any] | None, default: str
+    ) -> str: ...
+    @overload
+    async def aevaluate(
+        self, flag_key: str, context: Context | Mapping[str, Any] | None, default: float
+    ) -> float: ...
+    @overload
+    async def aevaluate(
+        self, flag_key: str, context: Context | Mapping[str, Any] | None, default: dict[str, Any]
+    ) -> dict[str, Any]: ...
+    @overload
+    async def aevaluate(
+        self,
+        flag_key: str,
+        context: Context | Mapping[str, Any] | None = None,
+        default: None = None,
+    ) -> FlagValue: ...
+    async def aevaluate(self, flag_key: str, context: Any = None, default: Any = UNSET) -> Any:
+        """`evaluate`, waiting in a task."""
+        return (await self.aevaluate_detail(flag_key, context, default)).value
+
+    def evaluate_detail(
+        self,
+        flag_key: str,
+        context: Context | Mapping[str, Any] | None = None,
+        default: FlagValue = UNSET,
+    ) -> EvaluationResult:
+        """As `evaluate`, with the reason, the source, and what went wrong."""
+        default = self.evaluator.default(flag_key, default)
+        if flag_key in overrides.values:
+            return self.evaluator.overridden(flag_key, default)
+        call = self._prepare(context, flag_key)
+        view = self.evaluator.conclude(call, self._send(call))
+        return self.evaluator.concluded_detail(flag_key, view, default)
+
+    async def aevaluate_detail(
+        self,
+        flag_key: str,
+        context: Context | Mapping[str, Any] | None = None,
+        default: FlagValue = UNSET,
+    ) -> EvaluationResult:
+        """`evaluate_detail`, waiting in a task."""
+        default = self.evaluator.default(flag_key, default)
+        if flag_key in overrides.values:
+            return self.evaluator.overridden(flag_key, default)
+        call = self._prepare(context, flag_key)
+        view = self.evaluator.conclude(call, await self._asend(call))
+        return self.evaluator.concluded_detail(flag_key, view, default)
+
+    # All flags, one call.
+
+    def evaluate_all(
+        self, context: Context | Mapping[str, Any] | None = None
+    ) -> dict[str, EvaluationResult]:
+        """Every flag of the environment for this context, by key: one attempt, never a retry.
+
+        After a failure: the last known good values, with the reason ``error_fallback``.
+
+        Raises:
+            EvaluationError: The call failed and the cache is switched off.
+        """
+        call = self._prepare(context)
+        return overridden(self.evaluator.conclude(call, self._send(call)).results())
+
+    async def aevaluate_all(
+        self, context: Context | Mapping[str, Any] | None = None
+    ) -> dict[str, EvaluationResult]:
+        """`evaluate_all`, waiting in a task."""
+        call = self._prepare(context)
+        return overridden(self.evaluator.conclude(call, await self._asend(call)).results())
+
+    # What is known, without the network.
+
+    @overload
+    def get(
+        self, flag_key: str, default: bool, context: Context | Mapping[str, Any] | None = None
+    ) -> bool: ...
+    @overload
+    def get(
+        self, flag_key: str, default: str, context: Context | Mapping[str, Any] | None = None
+    ) -> str: ...
+    @overload
+    def get(
+        self, flag_key: str, default: float, context: Context | Mapping[str, Any] | None = None
+    ) -> float: ...
+    @overload
+    def get(
+        self,
+        flag_key: str,
+        default: dict[str, Any],
+        context: Context | Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+    @overload
+    def get(
+        self,
+        flag_key: str,
+        default: None = None,
+        context: Context | Mapping[str, Any] | None = None,
+    ) -> FlagValue: ...
+    def get(self, flag_key: str, default: Any = UNSET, context: Any = None) -> Any:
+        """The flag's last known good value for this context; never asks the service."""
+        default = self.evaluator.default(flag_key, default)
+        if flag_key in overrides.values:
+            return self.evaluator.overridden(flag_key, default).value
+        self._check_process()
+        view = self.evaluator.known(self.evaluator.context(context))
+        return self.evaluator.detail(view, flag_key, default).value
+
+    def get_all(
+        self, context: Context | Mapping[str, Any] | None = None
+    ) -> dict[str, EvaluationResult]:
+        """Every flag that is known for this context; never asks the service."""
+        self._check_process()
+        return overridden(self.evaluator.known(self.evaluator.context(context)).results())
+
+    # A request.
+
+    def flags(
+        self,
+        context: Context | Mapping[str, Any] | None = None,
+        /,
+        *,
+        block_event_loop: bool = False,
+        **attributes: Any,
+    ) -> Flags:
+        """The flags of one request: nothing happens until the first is read.
+
+        Args:
+            context: Whom for; or give the attributes as keywords (``user_id="u1"``).
+            block_event_loop: Let a plain read inside an event loop wait for the service.
+                For loops that serve one request only, as Flask's do.
+            attributes: See `Context`.
+        """
+        given = Context(context, **attributes) if attributes else context  # type: ignore[arg-type]
+        return Flags(self, self.evaluator.context(given), may_block=block_event_loop)
+
+    def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
+        """For `Flags`: what a request sees, and whether that is worth keeping."""
+        self._check_process()
+        may_wait = may_block or not on_event_loop()
+        view: View | None = None
+        while view is None:
+            step = self.evaluator.enter(context, may_wait=may_wait)
+            if isinstance(step, View):
+                view = step
+            else:
+                attempt, leads = step
+                view = self._lead(attempt) if leads else self._follow(attempt)
+        lasting = may_wait or view.failure is None
+        if not lasting:
+            self._tell_unawaited()
+        self.evaluator.raise_if_strict(view, None)
+        return view, lasting
+
+    async def aresolve(self, context: Context) -> View:
+        """For `Flags`: what a request sees, waiting in a task."""
+        self._check_process()
+        view: View | None = None
+        while view is None:
+            step = self.evaluator.enter(context, may_wait=True)
+            if isinstance(step, View):
+                view = step
+            else:
+                attempt, leads = step
+                if leads:
+                    # A task of its own: the one that wanted it may be cancelled, others wait too.
+                    attempt.work = spawn(self._alead(attempt))
+                there = await attempt.await_(self.evaluator.patience(attempt))
+                view = self._outcome(attempt, there)
+        self.evaluator.raise_if_strict(view, None)
+        return view
+
+    def _lead(self, attempt: Attempt) -> View | None:
+        try:
+            reply = self._sender().send(attempt.request)
+        except BaseException:
+            # The server interrupted this request, at its own time limit for instance.
+            self.evaluator.abandon(attempt)
+            raise
+        self.evaluator.finish(attempt, reply)
+        return attempt.result
+
+    async def _alead(self, attempt: Attempt) -> None:
+        try:
+            reply = await self._sender().asend(attempt.request)
+        except BaseException:
+            self.evaluator.abandon(attempt)
+            raise
+        self.evaluator.finish(attempt, reply)
+
+    def _follow(self, attempt: Attempt) -> View | None:
+        return self._outcome(attempt, attempt.wait(self.evaluator.patience(attempt)))
+
+    def _outcome(self, attempt: Attempt, there: bool) -> View | None:
+        if there:
+            return attempt.result
+        return self.evaluator.known(attempt.call.context, Failure.TIMEOUT)
+
+    # The life of the client.
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Let go of everything, within `timeout` seconds; idempotent.
+
+        What was known is still served afterwards, and nothing is asked any more.
+        """
+        self.evaluator.closed = True
+        transport = self._transport
+        if transport is not None:
+            transport.close()
+
+    async def aclose(self, timeout: float = 2.0) -> None:
+        """`close`, waiting in a task."""
+        self.evaluator.closed = True
+        transport = self._transport
+        if transport is not None:
+            await transport.aclose()
+
+    # Inside.
+
+    def _prepare(self, context: Any, flag_key: str | None = None) -> Call:
+        self._check_process()
+        return self.evaluator.prepare(self.evaluator.context(context), flag_key)
+
+    def _send(self, call: Call) -> Reply | None:
+        return None if call.request is None else self._sender().send(call.request)
+
+    async def _asend(self, call: Call) -> Reply | None:
+        return None if call.request is None else await self._sender().asend(call.request)
+
+    def _sender(self) -> Transport:
+        transport = self._transport
+        if transport is not None:
+            return transport
+        with self._lock:
+            if self._transport is None:
+                # Here, not above: httpx is slow to import, and many processes never send.
+                from ._http import HttpTransport
+
+                self._transport = HttpTransport(self._config)
+            return self._transport
+
+    def _check_process(self) -> None:
+        if self._guard.forked():
+            self._lock = Lock()
+            self.evaluator.renew()
+            transport = self._transport
+            if transport is not None:
+                transport.forget()
+
+    def _tell_unawaited(self) -> None:
+        self.evaluator.notices.warn(
+            "unawaited",
+            "a flag was read in a coroutine before the evaluation was awaited: what is known was "
+            "served; write `await flags.aevaluate_all()` first",
+        )
+
+    def _report(self, report: FailureReport) -> None:
+        signals.emit(
+            signals.evaluation_failed,
+            self,
+            failure=report.failure,
+            status=report.status,
+            flag_key=report.flag_key,
+        )
+        if self._config.on_error is not None:
+            try:
+                self._config.on_error(report)
+            except Exception:
+                signals.log.exception("on_error raised")

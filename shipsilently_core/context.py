@@ -1,0 +1,152 @@
+"""Whom a flag is evaluated for: a caller's context, in the form the service takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from msgspec.json import Encoder
+
+__all__ = ["Context"]
+
+_encode = Encoder(order="deterministic").encode
+_SIMPLE = frozenset((str, bool, int))
+#: Classes of "lazy strings", by name: the frameworks that own them are not imported for this.
+_LAZY_STRINGS = frozenset(("Promise", "LazyString", "_LazyString", "LazyProxy"))
+_NOTHING = object()
+
+
+class Context:
+    """A flat set of attributes: strings, numbers and booleans.
+
+    ``userId``, ``email``, ``country`` and ``plan`` are the well-known ones; any
+    other name is allowed. Give a mapping as the service spells it, or keywords as
+    Python does (``user_id`` is sent as ``userId``), or both::
+
+        Context({"userId": "u1", "plan": "pro"})
+        Context(user_id="u1", plan="pro")
+
+    UUIDs, decimals, dates, enums and lazy strings are sent in their plain form.
+    ``None`` is left out. What the service has no form for (NaN, containers, other
+    objects) is left out too and its name kept in `dropped`: nothing raises here,
+    since a context is usually made on a request.
+
+    Attributes:
+        body: The attributes as JSON with sorted names. Equal contexts have equal bodies.
+        dropped: The names of the attributes that could not be sent.
+    """
+
+    __slots__ = ("body", "dropped")
+
+    body: bytes
+    dropped: tuple[str, ...]
+
+    def __init__(self, attributes: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        given: Any = attributes
+        if named:
+            given = {**attributes, **named} if isinstance(attributes, Mapping) else named
+        elif given is None:
+            given = {}
+        self.body, self.dropped = _to_wire(given)
+
+    @classmethod
+    def of(cls, given: Context | Mapping[str, Any] | None) -> Context:
+        """The context that a caller meant, whichever way it was given."""
+        if isinstance(given, Context):
+            return given
+        return _EMPTY if given is None else cls(given)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Context) and self.body == other.body
+
+    def __hash__(self) -> int:
+        return hash(self.body)
+
+    def __repr__(self) -> str:
+        # Attribute values are people's data: they do not belong in a log or a traceback.
+        return f"<Context of {len(self.body)} bytes>"
+
+
+def _to_wire(given: Any) -> tuple[bytes, tuple[str, ...]]:
+    if not isinstance(given, Mapping):
+        return b"{}", (f"the whole context, a {type(given).__name__}",)
+    plain: dict[str, Any] = {}
+    dropped: list[str] = []
+    for name, value in given.items():
+        kept = value if type(value) in _SIMPLE else _plain(value)
+        if kept is None:
+            continue
+        if kept is _NOTHING or not isinstance(name, str):
+            dropped.append(str(name) if isinstance(name, str) else type(name).__name__)
+        elif name == "user_id" and "userId" not in given:
+            plain["userId"] = kept
+        else:
+            plain[name] = kept
+    try:
+        return _encode(plain), tuple(dropped)
+    except (UnicodeEncodeError, OverflowError):
+        return _without_unsendable(plain, dropped)
+
+
+def _without_unsendable(plain: dict[str, Any], dropped: list[str]) -> tuple[bytes, tuple[str, ...]]:
+    """Leave out the attributes that UTF-8 or JSON has no form for, one by one."""
+    kept = {}
+    for name, value in plain.items():
+        try:
+            _encode({name: value})
+        except (UnicodeEncodeError, OverflowError):
+            dropped.append(name.encode("ascii", "backslashreplace").decode("ascii"))
+        else:
+            kept[name] = value
+    return _encode(kept), tuple(dropped)
+
+
+def _plain(value: Any) -> Any:
+    """The plain form of `value`; ``None`` to leave it out, `_NOTHING` where it has no form."""
+    try:
+        return _plain_or_raise(value)
+    except Exception:
+        # Somebody's __str__, __float__ or property raised: the attribute is lost, the request not.
+        return _NOTHING
+
+
+def _plain_or_raise(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, Enum):
+        inner = value.value
+        return inner if type(inner) in _SIMPLE else _plain_or_raise(inner)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool):
+        return bool(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else _NOTHING
+    if isinstance(value, Decimal):
+        return _plain_decimal(value)
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if any(kind.__name__ in _LAZY_STRINGS for kind in type(value).__mro__):
+        return str(value)
+    return _NOTHING
+
+
+def _plain_decimal(value: Decimal) -> Any:
+    if not value.is_finite():
+        return _NOTHING
+    number = float(value)
+    if value == value.to_integral_value() and abs(number) < 2**63:
+        return int(value)
+    return number if math.isfinite(number) else _NOTHING
+
+
+_EMPTY = Context()

@@ -1,0 +1,168 @@
+"""The flags of one context, as one request sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, overload
+
+from ._evaluation import UNSET, Evaluator, View, overridden
+from ._overrides import overrides
+from ._wire import Row
+from .context import Context
+from .values import EvaluationResult, FlagValue
+
+__all__ = ["Flags"]
+
+_NO_ROWS: Mapping[str, Row] = {}
+
+
+class Resolver(Protocol):
+    """What a client does for the flags of a request."""
+
+    evaluator: Evaluator
+
+    def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
+        """A view, and whether it is worth keeping for the whole request."""
+        ...
+
+    async def aresolve(self, context: Context) -> View:
+        """A view, waiting in a task."""
+        ...
+
+
+class Flags:
+    """All flags of one context: evaluated when the first is read, then the same to the end.
+
+    A fresh cached evaluation needs no network. Otherwise there is one attempt,
+    shared with every other request for the same context, and after a failure the
+    last known good values. Reading never raises (unless ``disable_cache=True``).
+
+    In a coroutine, ``await`` one of the awaitable verbs first; after that the plain
+    ones answer from memory. A plain verb that comes first serves what is known
+    without asking the service, since waiting would stop the whole event loop.
+
+    Made by `ShipSilentlyClient.flags`.
+    """
+
+    __slots__ = ("_client", "_context", "_may_block", "_rows", "_view")
+
+    def __init__(self, client: Resolver, context: Context, *, may_block: bool = False) -> None:
+        self._client = client
+        self._context = context
+        self._may_block = may_block
+        self._view: View | None = None
+        self._rows = _NO_ROWS
+
+    @property
+    def context(self) -> Context:
+        """Whom these flags are evaluated for."""
+        return self._context
+
+    def evaluate_all(self) -> dict[str, EvaluationResult]:
+        """Every flag of the environment, by key; at most one attempt, then from memory.
+
+        Raises:
+            EvaluationError: The attempt failed and the cache is switched off.
+        """
+        return overridden(self._seen().results())
+
+    async def aevaluate_all(self) -> dict[str, EvaluationResult]:
+        """`evaluate_all`, waiting in a task."""
+        return overridden((await self._aseen()).results())
+
+    @overload
+    def get(self, key: str, default: bool) -> bool: ...
+    @overload
+    def get(self, key: str, default: str) -> str: ...
+    @overload
+    def get(self, key: str, default: float) -> float: ...
+    @overload
+    def get(self, key: str, default: dict[str, Any]) -> dict[str, Any]: ...
+    @overload
+    def get(self, key: str, default: None = None) -> FlagValue: ...
+    def get(self, key: str, default: Any = UNSET) -> Any:
+        """The flag's value, or the default where there is none of the default's JSON type.
+
+        Args:
+            key: The flag.
+            default: Left out, the one declared in the configuration, else ``None``.
+        """
+        row = self._rows.get(key)
+        if row is not None and not overrides.values:
+            value = row.value
+            if type(value) is type(default) and type(value) is not dict:
+                return value
+        return self.detail(key, default).value
+
+    @overload
+    async def aget(self, key: str, default: bool) -> bool: ...
+    @overload
+    async def aget(self, key: str, default: str) -> str: ...
+    @overload
+    async def aget(self, key: str, default: float) -> float: ...
+    @overload
+    async def aget(self, key: str, default: dict[str, Any]) -> dict[str, Any]: ...
+    @overload
+    async def aget(self, key: str, default: None = None) -> FlagValue: ...
+    async def aget(self, key: str, default: Any = UNSET) -> Any:
+        """`get`, waiting in a task."""
+        return (await self.adetail(key, default)).value
+
+    def is_enabled(self, key: str, *, default: bool = UNSET) -> bool:
+        """Whether the flag is on: its value is ``True``, not merely truthy.
+
+        Args:
+            key: The flag.
+            default: Left out, the one declared in the configuration, else ``False``.
+        """
+        default = self._client.evaluator.default(key, default, False)
+        return self.get(key, default) is True
+
+    async def ais_enabled(self, key: str, *, default: bool = UNSET) -> bool:
+        """`is_enabled`, waiting in a task."""
+        if key not in overrides.values:
+            await self._aseen()
+        return self.is_enabled(key, default=default)
+
+    def detail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
+        """The flag with the reason for its value, where that came from, and what went wrong."""
+        evaluator = self._client.evaluator
+        default = evaluator.default(key, default)
+        if key in overrides.values:
+            return evaluator.overridden(key, default)
+        return evaluator.detail(self._seen(), key, default)
+
+    async def adetail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
+        """`detail`, waiting in a task."""
+        if key not in overrides.values:
+            await self._aseen()
+        return self.detail(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, str):
+            return False
+        return key in overrides.values or self._seen().find(key) is not None
+
+    def __repr__(self) -> str:
+        state = "not evaluated yet" if self._view is None else f"{len(self._rows)} flags"
+        return f"<Flags: {state}>"
+
+    def _seen(self) -> View:
+        if self._view is not None:
+            return self._view
+        view, lasting = self._client.resolve(self._context, may_block=self._may_block)
+        return self._keep(view) if lasting else view
+
+    async def _aseen(self) -> View:
+        if self._view is not None:
+            return self._view
+        return self._keep(await self._client.aresolve(self._context))
+
+    def _keep(self, view: View) -> View:
+        if self._view is not None:
+            # Two threads or tasks of one request have waited: the first one's is everybody's.
+            return self._view
+        if view.failure is None and view.own is not None:
+            self._rows = view.own.rows
+        self._view = view
+        return view

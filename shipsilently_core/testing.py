@@ -1,0 +1,230 @@
+"""Fakes for tests of code that uses the client, and of the client itself.
+
+They stand at the border, where the network and the clock are: nothing of the
+client is replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import unittest
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from ._overrides import overrides
+from ._wire import BATCH, Reply, Request
+from .values import Failure
+
+__all__ = ["ManualClock", "ScriptedService", "override_flags"]
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+class override_flags:  # used like a function, as its peers in other packages are
+    """Set flags for the length of a test, in every thread and task, and without the network.
+
+    A context manager, a decorator for plain and async functions, and a class
+    decorator, for `unittest.TestCase` (the fixtures of a test see the values too)
+    and for classes of pytest (their ``test*`` methods)::
+
+        @override_flags({"checkout-v2": True})
+        def test_new_checkout(client): ...
+
+        with override_flags({"banner": "green"}, limit=3): ...
+
+    Overrides nest, the innermost wins, and they are gone when the block ends, in
+    whatever way it ends.
+
+    Args:
+        flags: Values by flag key.
+        named: The same for keys that are Python names.
+    """
+
+    def __init__(self, flags: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        self._flags: dict[str, Any] = {**(flags or {}), **named}
+        self._layers: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Mapping[str, Any]:
+        layer = dict(self._flags)
+        self._layers.append(layer)
+        overrides.push(layer)
+        return layer
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        overrides.remove(self._layers.pop())
+
+    async def __aenter__(self) -> Mapping[str, Any]:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def __call__(self, test: T) -> T:
+        """Decorate a function or a class."""
+        if isinstance(test, type):
+            self._decorate_class(test)
+            return cast("T", test)
+        return cast("T", self._decorate_function(test))
+
+    def _decorate_function(self, test: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(test):
+
+            @functools.wraps(test)
+            async def with_flags_async(*args: Any, **kwargs: Any) -> Any:
+                with override_flags(self._flags):
+                    return await test(*args, **kwargs)
+
+            return with_flags_async
+
+        @functools.wraps(test)
+        def with_flags(*args: Any, **kwargs: Any) -> Any:
+            with override_flags(self._flags):
+                return test(*args, **kwargs)
+
+        return with_flags
+
+    def _decorate_class(self, test: type[Any]) -> None:
+        if not issubclass(test, unittest.TestCase):
+            for name, method in list(vars(test).items()):
+                if name.startswith("test") and inspect.isfunction(method):
+                    setattr(test, name, self._decorate_function(method))
+            return
+        flags, set_up = self._flags, test.setUp
+
+        @functools.wraps(set_up)
+        def with_flags(case: unittest.TestCase) -> None:
+            case.enterContext(override_flags(flags))
+            set_up(case)
+
+        test.setUp = with_flags  # type: ignore[method-assign]  # what a class decorator is for
+
+
+class ManualClock:
+    """A clock that stands still until it is told to move.
+
+    Args:
+        now: Unix time in seconds to begin with.
+    """
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self._unix = now
+        self._passed = 1_000.0
+
+    def monotonic(self) -> float:
+        """Seconds; only grows."""
+        return self._passed
+
+    def time(self) -> float:
+        """Unix time in seconds."""
+        return self._unix
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._passed += seconds
+        self._unix += seconds
+
+
+class ScriptedService:
+    """A service without a network, for ``ShipSilentlyClient(transport=...)``.
+
+    It answers with the flags it is given, evaluated by nothing but a look-up,
+    until it is told to fail.
+
+    Args:
+        flags: Values by flag key, the same for every context; or a function from a
+            context's attributes to that.
+
+    Attributes:
+        requests: Every request that came, oldest first.
+    """
+
+    def __init__(
+        self,
+        flags: Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
+    ) -> None:
+        self._flags = {} if flags is None else flags
+        self._next: list[Reply] = []
+        self._always: Reply | None = None
+        self.requests: list[Request] = []
+
+    def set(self, flags: Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+        """Serve these flags from now on."""
+        self._flags = flags
+
+    def fail(
+        self,
+        status: int | None = None,
+        *,
+        failure: Failure | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        times: int | None = None,
+        connected: bool = True,
+    ) -> None:
+        """Answer like this from now on, or for the next `times` requests."""
+        if status is None and failure is None:
+            failure = Failure.NETWORK
+        reply = Reply(status, body, dict(headers or {}), failure, connected, "scripted")
+        if times is None:
+            self._always = reply
+        else:
+            self._next.extend([reply] * times)
+
+    def recover(self) -> None:
+        """Answer as a service should."""
+        self._next.clear()
+        self._always = None
+
+    def send(self, request: Request) -> Reply:
+        """Answer one request."""
+        self.requests.append(request)
+        if self._next:
+            return self._next.pop(0)
+        return self._answer(request) if self._always is None else self._always
+
+    async def asend(self, request: Request) -> Reply:
+        """Answer one request, in a task."""
+        return self.send(request)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def forget(self) -> None:
+        """Nothing is open."""
+
+    def _answer(self, request: Request) -> Reply:
+        asked = msgspec.json.decode(request.body)
+        flags = self._flags(asked["context"]) if callable(self._flags) else self._flags
+        rows = {
+            key: {"flagKey": key, "value": value, "reason": "default"}
+            for key, value in flags.items()
+        }
+        if request.path == BATCH:
+            return _ok({"flags": rows})
+        if asked["flagKey"] not in rows:
+            return Reply(404, b'{"error":"flag not found"}', _JSON)
+        return _ok(rows[asked["flagKey"]])
+
+
+_JSON = {"content-type": "application/json"}
+
+
+def _ok(answer: object) -> Reply:
+    return Reply(200, msgspec.json.encode(answer), _JSON)
