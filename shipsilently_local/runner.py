@@ -68,7 +68,6 @@ class _Server(uvicorn.Server):
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                timeout_graceful_shutdown=1,
             )
         )
         self._state = state
@@ -82,12 +81,17 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()
-        # What was just told to end gets the time to say so to its client.
-        await asyncio.sleep(0.02)
+        # What was just told to end gets a moment to say so to its client.
+        await self._wait_for_tasks(0.02)
         for connection in list(self.server_state.connections):
             connection.transport.abort()
-        await asyncio.sleep(0)
-        await super().shutdown(sockets)
+        await self._wait_for_tasks(1.0)
+        for server in self.servers:
+            await server.wait_closed()
+
+    async def _wait_for_tasks(self, seconds: float) -> None:
+        if self.server_state.tasks:
+            await asyncio.wait(list(self.server_state.tasks), timeout=seconds)
 
 
 class Runner:
