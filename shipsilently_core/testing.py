@@ -110,7 +110,7 @@ class override_flags:  # used like a function, as its peers in other packages ar
             case.enterContext(override_flags(flags))
             set_up(case)
 
-        test.setUp = with_flags  # type: ignore[method-assign]  # what a class decorator is for
+        test.setUp = with_flags  # type: ignore[assignment,method-assign]  # what a class decorator is for
 
 
 class ManualClock:
