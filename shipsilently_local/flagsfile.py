@@ -35,8 +35,8 @@ def read(path: str | os.PathLike[str]) -> bytes:
     try:
         with open(path, "rb") as file:
             content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = getattr(error, "strerror", None) or str(error)
         raise FlagsFileError(place, f"cannot read the file: {reason}") from None
     if len(content) > MAX_BYTES:
         raise FlagsFileError(place, f"the file is larger than {MAX_BYTES // 1024 // 1024} MiB")
