@@ -170,9 +170,7 @@ def test_faults_are_set_listed_and_cleared_over_http(client: httpx.Client) -> No
     assert added.json() == {"id": fault_id, "remaining": 2}
     assert client.post("/v1/evaluate/batch", json={"context": {}}).status_code == 503
     assert client.get("/local/faults").json() == {
-        "faults": [
-            {"id": fault_id, "remaining": 1, "endpoint": "batch", "status": 503, "times": 2}
-        ]
+        "faults": [{"id": fault_id, "remaining": 1, "endpoint": "batch", "status": 503, "times": 2}]
     }
     assert client.delete(f"/local/faults/{fault_id}").json() == {"cleared": 1}
     assert client.delete(f"/local/faults/{fault_id}").status_code == 404

@@ -21,7 +21,11 @@ def test_a_status_fault_answers_in_the_services_place(
     """A scripted answer has its status, headers and body, for as many calls as asked."""
     service.fault("evaluate", status=429, headers={"Retry-After": "3"}, body={"a": 1}, times=1)
     answer = client.post("/v1/evaluate", json=BODY)
-    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (429, "3", {"a": 1})
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (
+        429,
+        "3",
+        {"a": 1},
+    )
     assert client.post("/v1/evaluate", json=BODY).status_code == 200
 
 
@@ -73,9 +77,7 @@ def test_a_delay_comes_before_the_normal_answer(
     assert time.monotonic() - start >= 0.2
 
 
-def test_a_delay_can_come_before_another_fault(
-    service: LocalService, client: httpx.Client
-) -> None:
+def test_a_delay_can_come_before_another_fault(service: LocalService, client: httpx.Client) -> None:
     """A delay and a status together give a late failure."""
     service.fault("evaluate", delay=0.1, status=503)
     start = time.monotonic()
