@@ -37,6 +37,8 @@ BATCH = "/v1/evaluate/batch"
 RETRY_AFTER_CAP = 3600.0
 _SECONDS = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _BOM = b"\xef\xbb\xbf"
+#: Levels; a value nested deeper is no configuration, and to copy it could exhaust the stack.
+_DEEPEST = 100
 
 _encode = Encoder().encode
 
@@ -166,7 +168,7 @@ def parse_row(body: bytes, flag_key: str) -> Row | None:
         row = _row.decode(body.removeprefix(_BOM))
     except _UNREADABLE:
         return None
-    return row if row.flagKey is None or row.flagKey == flag_key else None
+    return row if _is_sound(row, flag_key) else None
 
 
 def parse_batch(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
@@ -176,10 +178,22 @@ def parse_batch(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
         rows = _batch.decode(body).flags
     except _UNREADABLE:
         return _parse_row_by_row(body)
-    foreign = [k for k, row in rows.items() if row.flagKey is not None and row.flagKey != k]
-    for key in foreign:
+    malformed = [key for key, row in rows.items() if not _is_sound(row, key)]
+    for key in malformed:
         del rows[key]
-    return rows, foreign
+    return rows, malformed
+
+
+def _is_sound(row: Row, key: str) -> bool:
+    return (row.flagKey is None or row.flagKey == key) and not _deeper(row.value, _DEEPEST)
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    if type(value) is dict:
+        value = value.values()
+    elif type(value) is not list:
+        return False
+    return levels == 0 or any(_deeper(inner, levels - 1) for inner in value)
 
 
 def _parse_row_by_row(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
