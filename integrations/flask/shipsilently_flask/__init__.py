@@ -1,1 +1,26 @@
-"""ShipSilently for Flask."""
+"""ShipSilently for Flask.
+
+    from shipsilently_flask import ShipSilently, flags, requires_flag
+
+    shipsilently = ShipSilently(app)
+
+The modules, in the order to read them:
+
+- `extension`: `ShipSilently`, which sets up an app
+- `settings`: what an app can be told; `state`: what it has then
+- `people`: whom flags are for; `visitors`: those without an account
+- `current`: this request's flags; `proxy`: `flags`, which stands for them
+- `conditions`: what is asked of flags; `gates`: views that depend on it (`order`)
+- `templating`: flags in Jinja
+- `signals`: what is told of requests
+"""
+
+from __future__ import annotations
+
+from shipsilently_core.testing import override_flags
+
+from .extension import ShipSilently
+from .gates import requires_flag
+from .proxy import flags
+
+__all__ = ["ShipSilently", "flags", "override_flags", "requires_flag"]

@@ -1,0 +1,78 @@
+"""The flags of whoever is being served right now, and where they are kept."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from flask import Flask, current_app, g, has_app_context
+
+from shipsilently_core import Flags
+
+from .people import current_context, own_request
+from .state import state_of
+
+__all__ = ["current_flags", "forget_flags"]
+
+_KEY = "_shipsilently_flags"
+
+
+def current_flags() -> Flags:
+    """The flags of this request, or of this app context: made when first wanted, then kept.
+
+    A request keeps them itself, so that its copies in other threads and in a stream
+    see the same ones, and that a request inside a pushed app context has its own.
+    Without a request they are kept in `flask.g`.
+
+    Raises:
+        RuntimeError: There is no app context, or its app has no `ShipSilently`.
+    """
+    if not has_app_context():
+        raise RuntimeError(
+            "flags belong to a request or an app context, and there is none here. In a script "
+            "or a thread, write `with app.app_context():` around it, or decorate the thread's "
+            "function with flask.copy_current_request_context; for a context of your own, use "
+            'app.extensions["shipsilently"].client'
+        )
+    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
+    request = own_request(app)
+    kept = g.get(_KEY) if request is None else vars(request).get(_KEY)
+    if kept is not None:
+        return kept  # type: ignore[no-any-return]  # only made below
+    state = state_of(app)
+    _follow_logins()
+    # Each request's loop, where it has one, serves nobody else: it may be blocked.
+    made = state.client.flags(current_context(app, state), block_event_loop=True)
+    # The first of several threads of one request decides for all of them.
+    found: Flags = (
+        g.setdefault(_KEY, made) if request is None else vars(request).setdefault(_KEY, made)
+    )
+    return found
+
+
+def forget_flags() -> None:
+    """Somebody else is being served from now on: load the context anew at the next read."""
+    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
+    request = own_request(app)
+    if request is None:
+        g.pop(_KEY, None)
+    else:
+        vars(request).pop(_KEY, None)
+
+
+def _on_login(sender: Flask, **arguments: Any) -> None:
+    forget_flags()
+
+
+def _follow_logins() -> None:
+    """After a login or a logout during a request, its flags are those of the new user."""
+    global _followed
+    flask_login = sys.modules.get("flask_login")
+    if flask_login is not None and flask_login is not _followed:
+        flask_login.user_logged_in.connect(_on_login)
+        flask_login.user_logged_out.connect(_on_login)
+        _followed = flask_login
+
+
+_followed: ModuleType | None = None

@@ -1,0 +1,99 @@
+"""`ShipSilently`: puts flags into a Flask app."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, TypeVar
+
+from flask import Flask
+
+from shipsilently_core import ConfigurationError, ShipSilentlyClient
+
+from . import order, templating
+from .current import forget_flags
+from .settings import read_settings
+from .state import NAME, ContextLoader, State, shared_client
+
+__all__ = ["ShipSilently"]
+
+Loader = TypeVar("Loader", bound=ContextLoader)
+
+
+class ShipSilently:
+    """Flags for one app, or for each of several.
+
+    Setting up opens nothing and starts nothing: the client begins its work with the
+    first flag that a request reads. Everything that belongs to an app is in
+    ``app.extensions["shipsilently"]``; the extension itself knows no app.
+
+    Args:
+        app: The app; or leave it out and call `init_app` in the app's factory.
+        client: A ready client, for tests and for settings of its own.
+        context_loader: See `context_loader`.
+        config: The settings, as `shipsilently_core.Config` and the manual spell them;
+            the app's own configuration, ``SHIPSILENTLY_…``, wins over these.
+
+    Raises:
+        ConfigurationError: With an `app` or in `init_app`: names the key that is wrong.
+    """
+
+    def __init__(
+        self,
+        app: Flask | None = None,
+        *,
+        client: ShipSilentlyClient | None = None,
+        context_loader: ContextLoader | None = None,
+        **config: Any,
+    ) -> None:
+        self._client = client
+        self._given = config
+        self.loader: ContextLoader | None = None
+        if context_loader is not None:
+            self.context_loader(context_loader)
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Set up an app, once.
+
+        Raises:
+            ConfigurationError: A setting is wrong, or the app is set up already.
+        """
+        if NAME in app.extensions:
+            raise ConfigurationError(
+                "init_app", f"the app {app.name!r} is set up already; one call is enough"
+            )
+        settings = read_settings(app, self._given, ready_client=self._client is not None)
+        client = self._client
+        if client is None:
+            assert settings.config is not None
+            client = shared_client(settings.config, alone=app.testing)
+        templating.install(app)
+        order.check_once(app)
+        app.extensions[NAME] = State(client, settings, self)
+
+    def context_loader(self, loader: Loader) -> Loader:
+        """Register the function that says whom flags are for; use it as a decorator.
+
+        It is called without arguments, at most once in a request and only when the
+        first flag is read, and returns the context's attributes or ``None``. Without
+        one it is Flask-Login's current user, where the app uses that.
+
+        Raises:
+            ConfigurationError: It is a coroutine function, which templates could not wait for.
+        """
+        if inspect.iscoroutinefunction(loader):
+            raise ConfigurationError(
+                "context_loader", "must be a plain function: templates read flags, too"
+            )
+        if not callable(loader):
+            raise ConfigurationError("context_loader", "must be a function without arguments")
+        self.loader = loader
+        return loader
+
+    def reload_context(self) -> None:
+        """Somebody logged in or out during this request: the next flag read is for them.
+
+        Flask-Login's logins and logouts are followed without this.
+        """
+        forget_flags()

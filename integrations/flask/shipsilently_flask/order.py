@@ -1,0 +1,66 @@
+"""Finds gates that were written above ``@app.route``, where they would guard nothing."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from flask import Flask
+
+from shipsilently_core import ConfigurationError
+
+__all__ = ["check_once", "remember_gate"]
+
+# From a view to what a gate made of it. Neither is kept alive for this.
+_gates: weakref.WeakKeyDictionary[FunctionType, weakref.ref[Callable[..., Any]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def remember_gate(view: Callable[..., Any], gated: Callable[..., Any]) -> None:
+    """A gate was put around `view`; `gated` is what should be routed to."""
+    if isinstance(view, FunctionType):
+        _gates[view] = weakref.ref(gated)
+
+
+def check_once(app: Flask) -> None:
+    """Check the order of decorators at the first request, and cost the others nothing.
+
+    Only then are all views there. While the order is wrong, every request fails:
+    what was to be hidden is not shown by mistake.
+    """
+
+    def check_order() -> None:
+        _check_order(app)
+        # A new list, since the old one is being walked.
+        hooks = app.before_request_funcs[None]
+        app.before_request_funcs[None] = [hook for hook in hooks if hook is not check_order]
+
+    app.before_request(check_order)
+
+
+def _check_order(app: Flask) -> None:
+    """Raises `ConfigurationError` where a view is routed to and its gated form is not."""
+    routed = [layer for view in app.view_functions.values() for layer in _layers(view)]
+    for endpoint, view in app.view_functions.items():
+        remembered = _gates.get(view) if isinstance(view, FunctionType) else None
+        if remembered is None:
+            continue
+        gated = remembered()
+        if gated is None or not any(layer is gated for layer in routed):
+            raise ConfigurationError(
+                "requires_flag",
+                f"stands above the route of the endpoint {endpoint!r}, where it guards "
+                "nothing: write @app.route first and @requires_flag below it",
+            )
+
+
+def _layers(view: Any) -> list[Any]:
+    """A view and what its decorators say they are wrapped around."""
+    layers: list[Any] = []
+    while view is not None and len(layers) < 100:
+        layers.append(view)
+        view = getattr(view, "__wrapped__", None)
+    return layers

@@ -1,0 +1,63 @@
+"""Whom the flags of a request are for: the app's own loader, else Flask-Login's user."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from flask import Flask, Request, has_request_context
+from flask.globals import request_ctx
+
+from shipsilently_core import Context
+
+from .state import State
+from .visitors import with_visitor
+
+__all__ = ["current_context", "own_request"]
+
+_loading: ContextVar[bool] = ContextVar("shipsilently_flask.loading", default=False)
+
+
+def own_request(app: Flask) -> Request | None:
+    """The current request, if it is one to `app`.
+
+    Inside ``with other_app.app_context()`` the request is still that of the first app.
+    """
+    if has_request_context() and request_ctx.app is app:
+        return request_ctx.request
+    return None
+
+
+def current_context(app: Flask, state: State) -> Context | Mapping[str, Any] | None:
+    """Whom the flags of this request, or of this app context, are for.
+
+    Raises:
+        RuntimeError: The app's context loader itself reads a flag.
+    """
+    if _loading.get():
+        raise RuntimeError(
+            "the context loader reads a flag, which would need the context that it is to "
+            "load: take the flag out of the loader"
+        )
+    token = _loading.set(True)
+    try:
+        request = own_request(app)
+        loader = state.extension.loader
+        if loader is not None:
+            given = loader()
+        else:
+            given = None if request is None else _flask_login_user(app)
+        return given if request is None else with_visitor(app, request, state.settings, given)
+    finally:
+        _loading.reset(token)
+
+
+def _flask_login_user(app: Flask) -> Mapping[str, Any] | None:
+    # An app that uses Flask-Login has imported it; this package never does.
+    flask_login = sys.modules.get("flask_login")
+    if flask_login is None or not hasattr(app, "login_manager"):
+        return None
+    user_id = flask_login.current_user.get_id()
+    return None if user_id is None else {"userId": user_id}

@@ -1,0 +1,37 @@
+"""`flags`: what people import."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from werkzeug.local import LocalProxy
+
+from shipsilently_core import Flags
+
+from .current import current_flags
+from .gates import gate
+
+if TYPE_CHECKING:
+    from flask.sansio.scaffold import Scaffold
+
+__all__ = ["flags"]
+
+if TYPE_CHECKING:
+
+    class FlagsProxy(Flags):
+        """For type checkers: a `Flags` that also has `gate`."""
+
+        def gate(self, where: Scaffold, *keys: str, **options: Any) -> None:
+            """See `shipsilently_flask.gates.gate`."""
+
+    flags: FlagsProxy
+else:
+
+    class FlagsProxy(LocalProxy):
+        """Stands for the current request's `Flags`, and knows `gate`, which needs no request."""
+
+        __slots__ = ()
+
+        gate = staticmethod(gate)
+
+    flags = FlagsProxy(current_flags)
