@@ -4,11 +4,12 @@ The modules, in the order to read them: `values` (what is handed out), `config`
 (what can be set), `context` (whom for), `errors`, `signals`, `client` (the verbs),
 `flags` (one request's view), `testing` (fakes). Behind them: `_evaluation` (the
 failure matrix), `_cache`, `_gate`, `_backoff`, `_notices` (what is known),
+`_background`, `_stream`, `_sse`, `_refresh` (what happens between requests),
 `_wire`, `_http` (what is said, and how), `_kinds`, `_overrides`, `_clock`, `_process`.
 """
 
 from ._version import __version__
-from .client import ShipSilentlyClient
+from .client import ShipSilentlyClient, Subscription
 from .config import Config, RetryConfig
 from .context import Context
 from .errors import ClientClosedError, ConfigurationError, EvaluationError, ShipSilentlyError
@@ -40,5 +41,6 @@ __all__ = [
     "ShipSilentlyClient",
     "ShipSilentlyError",
     "Source",
+    "Subscription",
     "__version__",
 ]

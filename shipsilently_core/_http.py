@@ -1,6 +1,6 @@
-"""HTTP: the one module that knows httpx, sockets and TLS.
+"""HTTP: what a call looks like on the wire, and every way it can end.
 
-It uses httpx's own lower half, httpcore, with httpx's reading of certificates and
+Below it is httpx's own lower half, httpcore, with httpx's reading of certificates and
 proxies: so every step on the socket can keep to the deadline, no answer's cookie
 is kept, no redirect followed, and httpx does not log a line for each request.
 
@@ -13,39 +13,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-import ssl
 import threading
-import time
 import zlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote, urlsplit
 
 import httpcore
-import httpx
 
+from ._network import Backend, LoopPool, Route, Sockets, deadline, time_left
+from ._stream import Silence, StreamBroken
 from ._version import __version__
-from ._wire import Reply, Request
+from ._wire import STREAM, Reply, Request
 from .config import Config
 from .values import Failure
 
 __all__ = ["HttpTransport"]
 
-_CONNECTIONS = 100
-_KEPT = 20
-#: Seconds. Shorter than what common proxies allow, so that they seldom close one in our hands.
-_KEPT_FOR = 15.0
-
 _WANTED_HEADERS = ("content-encoding", "content-type", "date", "retry-after")
+
+_STREAM_HEADERS = {
+    "Accept": "text/event-stream",
+    "Cache-Control": "no-store",
+    "User-Agent": f"shipsilently-python/{__version__}",
+}
 
 #: Seconds that a thread may take to notice its deadline.
 _THREAD_GRACE = 0.25
-
-#: Monotonic seconds at which the blocking call under way in this thread or greenlet must end.
-_deadline: ContextVar[float] = ContextVar("shipsilently_deadline", default=float("inf"))
 
 
 class HttpTransport:
@@ -68,25 +62,28 @@ class HttpTransport:
             "Accept-Encoding": "gzip",
             "User-Agent": f"shipsilently-python/{__version__}",
         }
-        self._own_headers = [("Host", urlsplit(config.api_url).netloc), *self._headers.items()]
-        self._custom = config.http_client
-        self._route = _Route(config.api_url)
+        self._host = ("Host", urlsplit(config.api_url).netloc)
+        self._own_headers = [self._host, *self._headers.items()]
+        self._given = config.http_client
+        self._custom: Any = None
+        self._sockets = Sockets()
+        self._route = Route(config.api_url)
         self._lock = threading.Lock()
-        self._backend = _Backend()
+        self._backend = Backend(self._sockets)
         self._pool: httpcore.ConnectionPool | None = None
-        self._loops: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, LoopPool] = {}
 
     # Blocking.
 
     def send(self, request: Request) -> Reply:
         """Carry out one call within the deadline."""
-        token = _deadline.set(time.monotonic() + self._timeout)
         try:
-            return self._exchange(request) if self._custom is None else self._exchange_by(request)
+            with deadline(self._timeout):
+                if self._given is None:
+                    return self._exchange(request)
+                return self._exchange_by(request)
         except Exception as error:
             return _reply_to(error)
-        finally:
-            _deadline.reset(token)
 
     def _exchange(self, request: Request) -> Reply:
         response = self._blocking_pool().handle_request(self._outgoing(request))
@@ -110,7 +107,7 @@ class HttpTransport:
 
     def _exchange_by(self, request: Request) -> Reply:
         """Use the caller's own httpx client, with its proxies, certificates and transports."""
-        client = self._custom
+        client = self._custom_client()
         outgoing = client.build_request(
             "POST",
             self._url + request.path,
@@ -120,7 +117,7 @@ class HttpTransport:
         )
         # What one answer set must not travel with everybody's next question.
         outgoing.headers.pop("cookie", None)
-        outgoing.extensions["trace"] = _hold_to_deadline
+        outgoing.extensions["trace"] = self._sockets.trace
         response = client.send(outgoing, stream=True, follow_redirects=False)
         try:
             headers = _headers(response.headers.raw)
@@ -129,18 +126,27 @@ class HttpTransport:
                 return Reply(response.status_code, response.content, headers)
             body = _Body(headers.get("content-encoding", ""), self._max_bytes)
             for chunk in response.iter_raw():
-                _left(None)
+                time_left()
                 body.feed(chunk)
         finally:
             response.close()
         return Reply(response.status_code, body.finish(), headers)
+
+    def _custom_client(self) -> Any:
+        """The caller's client; made now where a function that makes one was given."""
+        if hasattr(self._given, "send"):
+            return self._given
+        with self._lock:
+            if self._custom is None:
+                self._custom = self._given()
+            return self._custom
 
     # In a task.
 
     async def asend(self, request: Request) -> Reply:
         """Carry out one call within the deadline, in the running event loop."""
         try:
-            if self._custom is None:
+            if self._given is None:
                 async with asyncio.timeout(self._timeout):
                     return await self._aexchange(request)
             # That client blocks, so it gets a thread, which keeps to the deadline itself.
@@ -165,7 +171,7 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         held = self._loops.get(loop)
         if held is None:
-            held = _LoopPool(self._route.async_pool())
+            held = LoopPool(self._route.async_pool())
             with self._lock:
                 # A loop that was dropped without being shut down leaves its entry behind.
                 for other in [other for other in self._loops if other.is_closed()]:
@@ -185,7 +191,61 @@ class HttpTransport:
             extensions={"timeout": limits},
         )
 
+    # The stream.
+
+    def open_stream(self, ticket: str) -> _OpenStream | Reply:
+        """Open the stream that a ticket is for; connecting and its headers keep to the deadline.
+
+        The ticket stands in the address, so nothing that logs addresses is used here.
+        """
+        target = f"{self._url}{STREAM}?ticket={quote(ticket, safe='')}"
+        try:
+            with deadline(self._timeout):
+                opened = self._open_own(target) if self._given is None else self._open_by(target)
+        except Exception as error:
+            return _reply_to(error)
+        kind = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if opened.status == 200 and kind == "text/event-stream":
+            return opened
+        opened.close()
+        failure = Failure.PROTOCOL if opened.status == 200 else None
+        return Reply(opened.status, b"", opened.headers, failure, cause="no event stream")
+
+    def _open_own(self, target: str) -> _OpenStream:
+        # A pool of its own: the stream occupies a connection for good.
+        pool = self._route.pool(self._backend)
+        try:
+            response = pool.handle_request(
+                httpcore.Request("GET", target, headers=[self._host, *_STREAM_HEADERS.items()])
+            )
+        except BaseException:
+            pool.close()
+            raise
+        return _OpenStream(
+            response.status, _headers(response.headers), response.iter_stream(), pool.close
+        )
+
+    def _open_by(self, target: str) -> _OpenStream:
+        client = self._custom_client()
+        limit = self._timeout
+        outgoing = client.build_request(
+            "GET", target, headers=_STREAM_HEADERS, timeout=(limit, None, limit, limit)
+        )
+        outgoing.headers.pop("cookie", None)
+        outgoing.extensions["trace"] = self._sockets.trace
+        response = client.send(outgoing, stream=True, follow_redirects=False)
+        return _OpenStream(
+            response.status_code,
+            _headers(response.headers.raw),
+            response.iter_raw(),
+            response.close,
+        )
+
     # The end.
+
+    def interrupt(self) -> None:
+        """End every blocking exchange and the stream at once, from another thread."""
+        self._sockets.interrupt()
 
     def close(self) -> None:
         """Close the pool of threads; those of event loops are closed by their loops."""
@@ -203,11 +263,55 @@ class HttpTransport:
 
     def forget(self) -> None:
         """In a forked child: drop the parent's connections without a word on them."""
+        self._sockets.forget()
         self._lock = threading.Lock()
-        self._backend.forget()
-        self._backend = _Backend()
         self._pool = None
         self._loops = {}
+        self._custom = None
+
+
+class _OpenStream:
+    """A stream whose headers have arrived.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Those that matter.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        headers: dict[str, str],
+        chunks: Iterator[bytes],
+        close: Callable[[], object],
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self._chunks = chunks
+        self._close = close
+
+    def read(self, timeout: float) -> bytes:
+        """The next bytes.
+
+        Raises:
+            Silence: None came within `timeout` seconds.
+            StreamBroken: None will come any more.
+        """
+        try:
+            with deadline(timeout):
+                return next(self._chunks)
+        except StopIteration:
+            raise StreamBroken("the server ended it") from None
+        except Exception as error:
+            reply = _reply_to(error)
+            if reply.failure is Failure.TIMEOUT:
+                raise Silence from None
+            raise StreamBroken(reply.cause) from None
+
+    def close(self) -> None:
+        """Let go of it."""
+        with contextlib.suppress(Exception):
+            self._close()
 
 
 def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -219,232 +323,6 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
             value = raw_value.decode("latin-1").strip()
             found[name] = f"{found[name]}, {value}" if name in found else value
     return found
-
-
-class _Route:
-    """How one service is reached: trust settings and the environment's proxy."""
-
-    def __init__(self, url: str) -> None:
-        self._parts = urlsplit(url)
-        self._ssl: ssl.SSLContext | None = None
-
-    def pool(self, backend: httpcore.NetworkBackend) -> httpcore.ConnectionPool:
-        """A pool for threads."""
-        proxy = self._proxy()
-        settings: dict[str, Any] = self._settings() | {"network_backend": backend}
-        if proxy is None:
-            return httpcore.ConnectionPool(**settings)
-        kind = httpcore.SOCKSProxy if _is_socks(proxy) else httpcore.HTTPProxy
-        return kind(**_proxy_settings(proxy), **settings)
-
-    def async_pool(self) -> httpcore.AsyncConnectionPool:
-        """A pool for the tasks of one event loop."""
-        proxy = self._proxy()
-        settings: dict[str, Any] = self._settings() | {"network_backend": httpcore.AnyIOBackend()}
-        if proxy is None:
-            return httpcore.AsyncConnectionPool(**settings)
-        kind = httpcore.AsyncSOCKSProxy if _is_socks(proxy) else httpcore.AsyncHTTPProxy
-        return kind(**_proxy_settings(proxy), **settings)
-
-    def _settings(self) -> dict[str, Any]:
-        if self._ssl is None and self._parts.scheme == "https":
-            # Once, since it takes 20 ms; it reads SSL_CERT_FILE and SSL_CERT_DIR.
-            self._ssl = httpx.create_ssl_context()
-        return {
-            "ssl_context": self._ssl,
-            "max_connections": _CONNECTIONS,
-            "max_keepalive_connections": _KEPT,
-            "keepalive_expiry": _KEPT_FOR,
-        }
-
-    def _proxy(self) -> httpx.Proxy | None:
-        proxies = getproxies()
-        url = proxies.get(self._parts.scheme) or proxies.get("all")
-        if not url or proxy_bypass(self._parts.netloc):
-            return None
-        try:
-            return httpx.Proxy(url if "://" in url else f"http://{url}")
-        except (ValueError, httpx.InvalidURL):
-            # The text of the original names the address, which may hold a password.
-            raise _UnusableProxy from None
-
-
-class _UnusableProxy(Exception):
-    """The environment names a proxy whose address cannot be used."""
-
-
-def _is_socks(proxy: httpx.Proxy) -> bool:
-    return proxy.url.scheme.startswith("socks")
-
-
-def _proxy_settings(proxy: httpx.Proxy) -> dict[str, Any]:
-    url = httpcore.URL(
-        scheme=proxy.url.raw_scheme, host=proxy.url.raw_host, port=proxy.url.port, target=b"/"
-    )
-    return {"proxy_url": url, "proxy_auth": proxy.raw_auth}
-
-
-class _LoopPool:
-    """The connections of one event loop, closed by the loop itself when it shuts down.
-
-    A suspended asynchronous generator sees to that: `asyncio.run`, and what is
-    built like it, ends those before the loop is gone and inside the loop.
-    """
-
-    def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
-        self.pool = pool
-        self._keeper: AsyncGenerator[None, None] | None = None
-
-    async def open(self, gone: Callable[[], object]) -> None:
-        """Tie the pool to the running loop; `gone` is called when it has been closed."""
-        self._keeper = self._keep(gone)
-        await anext(self._keeper)
-
-    async def _keep(self, gone: Callable[[], object]) -> AsyncGenerator[None, None]:
-        try:
-            yield
-        finally:
-            gone()
-            await self.pool.aclose()
-
-    async def close(self) -> None:
-        """Close it now."""
-        if self._keeper is not None:
-            await self._keeper.aclose()
-
-
-class _Backend(httpcore.NetworkBackend):
-    """Connections for threads that keep to the deadline of the call they are used for.
-
-    Name resolution and every address of the name count against it too.
-    """
-
-    def __init__(self) -> None:
-        self._inner = httpcore.SyncBackend()
-        self._open: set[_Stream] = set()
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        addresses = _resolve(host, port, _left(timeout))
-        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
-            try:
-                inner = self._inner.connect_tcp(
-                    # An address that swallows packets must leave time for the next.
-                    address,
-                    port,
-                    timeout=_left(timeout) / left,
-                    local_address=local_address,
-                    socket_options=socket_options,
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if left == 1:
-                    raise
-            else:
-                return _Stream(inner, self._open)
-        raise httpcore.ConnectError("the name has no address")
-
-    def forget(self) -> None:
-        """Close this process's copies of the sockets, saying nothing on them."""
-        for stream in list(self._open):
-            raw = stream.get_extra_info("socket")
-            with contextlib.suppress(OSError):
-                # Not through TLS, which would say goodbye in the parent's name.
-                socket.socket(fileno=raw.detach()).close()
-
-
-class _Stream(httpcore.NetworkStream):
-    """A connection whose every step is bounded by the deadline."""
-
-    def __init__(self, inner: httpcore.NetworkStream, register: set[_Stream]) -> None:
-        self._inner = inner
-        self._register = register
-        register.add(self)
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._inner.read(max_bytes, _left(timeout))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._inner.write(buffer, _left(timeout))
-
-    def close(self) -> None:
-        self._register.discard(self)
-        self._inner.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore.NetworkStream:
-        inner = self._inner.start_tls(ssl_context, server_hostname, _left(timeout))
-        self._register.discard(self)
-        return _Stream(inner, self._register)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
-
-
-def _resolve(host: str, port: int, timeout: float) -> list[str]:
-    """The addresses of a name, within `timeout` seconds: a resolver has no limit of its own."""
-    found: list[list[str] | Exception] = []
-
-    def look_up() -> None:
-        try:
-            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found.append(list(dict.fromkeys(str(answer[4][0]) for answer in answers)))
-        except Exception as error:
-            found.append(error)
-
-    if _is_address(host):
-        return [host]
-    thread = threading.Thread(target=look_up, name="shipsilently-resolve", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:
-        # Python starts no thread any more once the interpreter ends; a last flush still resolves.
-        look_up()
-    else:
-        thread.join(timeout)
-    if not found:
-        raise httpcore.ConnectTimeout("the name was not resolved in time")
-    if isinstance(found[0], Exception):
-        raise httpcore.ConnectError("the name could not be resolved") from found[0]
-    return found[0]
-
-
-def _is_address(host: str) -> bool:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        with contextlib.suppress(OSError):
-            socket.inet_pton(family, host)
-            return True
-    return False
-
-
-def _left(timeout: float | None) -> float:
-    """What is left for one step: never more than is left of the whole call.
-
-    Raises:
-        httpcore.ReadTimeout: Nothing is left.
-    """
-    left = min(_deadline.get() - time.monotonic(), 3600.0 if timeout is None else timeout)
-    if left <= 0:
-        raise httpcore.ReadTimeout("the deadline of the call has passed")
-    return left
-
-
-def _hold_to_deadline(event: str, info: Mapping[str, Any]) -> None:
-    """A trace hook that makes the connections of somebody else's client keep to our deadline."""
-    if not event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-        return
-    stream = info["return_value"]
-    read = stream.read
-    stream.read = lambda max_bytes, timeout=None: read(max_bytes, _left(timeout))
 
 
 class _BadAnswer(Exception):

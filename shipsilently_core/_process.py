@@ -3,30 +3,83 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
-from collections.abc import Coroutine
-from typing import Any, Generic, TypeVar
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Latch", "Lock", "ProcessGuard", "on_event_loop", "spawn"]
+__all__ = [
+    "Bell",
+    "Latch",
+    "Lock",
+    "ProcessGuard",
+    "Worker",
+    "at_exit_and_fork",
+    "in_thread",
+    "on_event_loop",
+    "run_on",
+    "running_loop",
+    "spawn",
+]
 
 T = TypeVar("T")
 
 Lock = threading.Lock
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that this code runs in."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def on_event_loop() -> bool:
     """Whether this code runs inside an asyncio event loop, where blocking stops everybody."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    return running_loop() is not None
+
+
+def run_on(
+    loop: asyncio.AbstractEventLoop | None,
+    work: Coroutine[Any, Any, object],
+    failed: Callable[[BaseException], object],
+) -> bool:
+    """Run `work` on `loop`, from any thread, without waiting for it.
+
+    Args:
+        loop: Where.
+        work: What; closed unrun where there is no such loop any more.
+        failed: Called with what it raises.
+
+    Returns:
+        Whether it will run.
+    """
+    if loop is None or loop.is_closed():
+        work.close()
         return False
+
+    def ended(future: Future[object]) -> None:
+        if not future.cancelled():
+            error = future.exception()
+            if error is not None:
+                failed(error)
+
+    asyncio.run_coroutine_threadsafe(work, loop).add_done_callback(ended)
     return True
 
 
 def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     """Run `work` as a task of its own, so that it outlives the task that wanted it."""
     return asyncio.get_running_loop().create_task(work)
+
+
+async def in_thread(work: Callable[[], None]) -> None:
+    """Run blocking `work` in a thread, and wait for it in a task."""
+    await asyncio.to_thread(work)
 
 
 class Latch(Generic[T]):
@@ -89,6 +142,61 @@ def _finish(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+class Bell:
+    """Wakes the one thread that waits on it; closed, it never lets anybody wait again."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody waits on it any more."""
+        return self._closed
+
+    def ring(self) -> None:
+        """End the wait that is going on, or else the next one."""
+        self._event.set()
+
+    def close(self) -> None:
+        """End this wait and all that follow."""
+        self._closed = True
+        self._event.set()
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait for at most `timeout` seconds, ``None`` for any time; whether it is closed."""
+        if not self._closed:
+            self._event.wait(timeout)
+            if not self._closed:
+                self._event.clear()
+        return self._closed
+
+
+class Worker:
+    """One named daemon thread.
+
+    Args:
+        name: Seen in debuggers and in `threading.enumerate`.
+        work: What it does.
+    """
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=work, name=name, daemon=True)
+
+    def start(self) -> bool:
+        """Start it; whether that was possible, which it is not while the interpreter ends."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            return False
+        return True
+
+    def join(self, timeout: float) -> None:
+        """Wait for its end, for at most `timeout` seconds; not where it is this very thread."""
+        if self._thread is not threading.current_thread() and self._thread.ident is not None:
+            self._thread.join(timeout)
+
+
 class ProcessGuard:
     """Tells whether this is still the process that the client was made in.
 
@@ -106,3 +214,44 @@ class ProcessGuard:
             return False
         self._pid = pid
         return True
+
+
+class Lived(Protocol):
+    """Something with threads and sockets of this process."""
+
+    def at_exit(self) -> None:
+        """The interpreter ends."""
+        ...
+
+    def after_fork(self) -> None:
+        """This is a child; everything but the memory stayed behind in the parent."""
+        ...
+
+
+_lived: weakref.WeakSet[Lived] = weakref.WeakSet()
+_hooked = False
+
+
+def at_exit_and_fork(lived: Lived) -> None:
+    """Tell `lived`, for as long as it exists, of the end of this process and of its children.
+
+    The hooks themselves cannot be taken back, so there is one of each for all.
+    """
+    global _hooked
+    _lived.add(lived)
+    if _hooked:
+        return
+    _hooked = True
+    atexit.register(_at_exit)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+def _at_exit() -> None:
+    for lived in list(_lived):
+        lived.at_exit()
+
+
+def _after_fork() -> None:
+    for lived in list(_lived):
+        lived.after_fork()

@@ -18,6 +18,8 @@ from .values import EvaluationResult, Failure, Reason, Source
 __all__ = [
     "BATCH",
     "EVALUATE",
+    "STREAM",
+    "TICKET",
     "Reply",
     "Request",
     "Row",
@@ -28,10 +30,13 @@ __all__ = [
     "parse_batch",
     "parse_row",
     "retry_after",
+    "ticket_request",
 ]
 
 EVALUATE = "/v1/evaluate"
 BATCH = "/v1/evaluate/batch"
+TICKET = "/v1/stream/ticket"
+STREAM = "/v1/stream"
 
 #: Longest time in seconds that a ``Retry-After`` is obeyed for.
 RETRY_AFTER_CAP = 3600.0
@@ -144,6 +149,11 @@ def evaluate_request(flag_key: object, context: Context) -> Request | None:
 def batch_request(context: Context) -> Request:
     """The call for every flag of the environment."""
     return Request(BATCH, b'{"context":' + context.body + b"}")
+
+
+def ticket_request() -> Request:
+    """The call for a ticket that opens the stream once."""
+    return Request(TICKET, b"")
 
 
 def failure_of(reply: Reply) -> Failure | None:

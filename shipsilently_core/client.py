@@ -7,18 +7,32 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, overload
 
 from . import signals
+from ._background import Background
 from ._clock import Clock, SystemClock
 from ._evaluation import UNSET, Attempt, Call, Evaluator, View, overridden
 from ._overrides import overrides
-from ._process import Lock, ProcessGuard, on_event_loop, spawn
+from ._process import (
+    Lock,
+    ProcessGuard,
+    at_exit_and_fork,
+    in_thread,
+    on_event_loop,
+    running_loop,
+    spawn,
+)
+from ._refresh import Results, Watch, differing
+from ._stream import StreamReader
 from ._wire import Reply, Request
-from .config import Config
+from .config import Config, checked_seconds
 from .context import Context
-from .errors import ConfigurationError
+from .errors import ClientClosedError, ConfigurationError
 from .flags import Flags
-from .values import EvaluationResult, Failure, FailureReport, FlagValue
+from .values import ConnectionState, EvaluationResult, Failure, FailureReport, FlagValue
 
-__all__ = ["ShipSilentlyClient"]
+__all__ = ["ShipSilentlyClient", "Subscription"]
+
+#: Seconds that the end of a process may be held up at most.
+_EXIT_TIMEOUT = 1.0
 
 
 class Transport(Protocol):
@@ -44,17 +58,27 @@ class Transport(Protocol):
         """In a forked child: let go of the parent's connections without a word on them."""
         ...
 
+    def open_stream(self, ticket: str) -> StreamReader | Reply:
+        """Open the stream that the ticket is for, or say why not."""
+        ...
+
+    def interrupt(self) -> None:
+        """End every exchange that is under way, at once."""
+        ...
+
 
 class ShipSilentlyClient:
     """Evaluates flags for any number of contexts, and remembers what it was told.
 
     Make one per process and keep it: what it remembers is what is served when the
     service has a bad day. Each blocking verb has an awaitable one with the prefix
-    ``a``. Making a client opens nothing and starts nothing.
+    ``a``. Making a client opens nothing and starts nothing; the first `Flags` that is
+    read, `start`, or a subscription starts the background, in the process it happens in.
 
     Args:
         config: The settings; or give them as keywords, as `Config` spells them.
-        transport: For tests: what to send with instead of HTTP.
+        transport: For tests: what to send with instead of HTTP. The background then
+            starts with `start` only.
         clock: For tests: what tells the time.
         rng: For tests: gives numbers in ``[0, 1)``.
 
@@ -76,11 +100,24 @@ class ShipSilentlyClient:
                 next(iter(settings)), "is given beside a Config; put it into the Config"
             )
         self._config = Config(**settings) if config is None else config
-        self._given_transport = transport
         self._transport: Transport | None = transport
+        self._clock = clock or SystemClock()
+        self._rng = rng
         self._guard = ProcessGuard()
         self._lock = Lock()
-        self.evaluator = Evaluator(self._config, clock or SystemClock(), rng, self._report)
+        self.evaluator = Evaluator(self._config, self._clock, rng, self._report)
+        self._emitter = signals.Emitter(self.evaluator.notices.once)
+        self._starts_itself = self._config.background and transport is None
+        self._background: Background | None = None
+        #: Whether a parent of this process had started its background.
+        self._left_behind = False
+        self._on_state: tuple[Callable[[ConnectionState], object], ...] = ()
+        if self._config.on_state_change is not None:
+            self._on_state = (self._config.on_state_change,)
+        self._baseline = Watch(
+            self.evaluator.baseline, self._config.polling_interval, self._baseline_results
+        )
+        self._watches: tuple[Watch, ...] = (self._baseline,)
 
     @property
     def config(self) -> Config:
@@ -277,6 +314,7 @@ class ShipSilentlyClient:
     def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
         """For `Flags`: what a request sees, and whether that is worth keeping."""
         self._check_process()
+        self._start_by_itself()
         may_wait = may_block or not on_event_loop()
         view: View | None = None
         while view is None:
@@ -295,6 +333,8 @@ class ShipSilentlyClient:
     async def aresolve(self, context: Context) -> View:
         """For `Flags`: what a request sees, waiting in a task."""
         self._check_process()
+        self._start_by_itself()
+        self._see_loop()
         view: View | None = None
         while view is None:
             step = self.evaluator.enter(context, may_wait=True)
@@ -338,22 +378,133 @@ class ShipSilentlyClient:
 
     # The life of the client.
 
-    def close(self, timeout: float = 2.0) -> None:
-        """Let go of everything, within `timeout` seconds; idempotent.
+    def start(self) -> None:
+        """Start the background: it follows the stream and keeps values current.
 
-        What was known is still served afterwards, and nothing is asked any more.
+        Returns at once and opens nothing itself; does nothing the second time. Called
+        in an event loop, it notes that loop for receivers that are coroutine functions.
+
+        Raises:
+            ClientClosedError: The client has been closed.
         """
+        if self.evaluator.closed:
+            raise ClientClosedError("this client has been closed; make a new one")
+        self._see_loop()
+        self._check_process()
+        if self._config.background:
+            self._start()
+
+    def wait_ready(self, timeout: float) -> bool:
+        """Wait until the baseline has been evaluated, starting the background if need be.
+
+        Args:
+            timeout: Seconds.
+
+        Returns:
+            Whether it has been. If not, `FailureReport`, the log and the signals tell why.
+
+        Raises:
+            ClientClosedError: The client has been closed.
+        """
+        self.start()
+        return self._baseline.ready.wait(timeout)
+
+    async def await_ready(self, timeout: float) -> bool:
+        """`wait_ready`, waiting in a task."""
+        self.start()
+        return await self._baseline.ready.await_(timeout)
+
+    @property
+    def connection_state(self) -> ConnectionState:
+        """The state of the connection to the service."""
+        background = self._background
+        return ConnectionState.IDLE if background is None else background.state
+
+    def stream(
+        self,
+        context: Context | Mapping[str, Any] | None,
+        on_change: Callable[[dict[str, EvaluationResult]], object],
+        *,
+        on_state_change: Callable[[ConnectionState], object] | None = None,
+        polling_interval: float | None = None,
+    ) -> Subscription:
+        """Follow the flags of one context; every subscription shares the one connection.
+
+        Args:
+            context: Whom for.
+            on_change: Called with every flag, first when they are known and then
+                whenever one has changed. A plain or a coroutine function.
+            on_state_change: Called with each new state of the connection.
+            polling_interval: Seconds between polls while nothing streams; the
+                client's own where left out.
+
+        Raises:
+            ClientClosedError: The client has been closed.
+            ConfigurationError: The interval is not a positive number of seconds.
+        """
+        interval = self._config.polling_interval
+        if polling_interval is not None:
+            interval = checked_seconds("polling_interval", polling_interval)
+
+        if self.evaluator.closed:
+            raise ClientClosedError("this client has been closed; make a new one")
+        self._see_loop()
+        self._check_process()
+
+        def tell(last: Results | None, new: Results, _announced: bool) -> None:
+            if last is None or differing(last, new):
+                self._emitter.call("a subscription's on_change", on_change, dict(new))
+
+        watch = Watch(self.evaluator.context(context), interval, tell)
+        with self._lock:
+            self._watches = (*self._watches, watch)
+            if on_state_change is not None:
+                self._on_state = (*self._on_state, on_state_change)
+        self._start()
+        background = self._background
+        if background is not None:
+            background.refresher.add(watch)
+        return Subscription(lambda: self._end_subscription(watch, on_state_change))
+
+    def _end_subscription(self, watch: Watch, on_state: object) -> None:
+        with self._lock:
+            self._watches = tuple(other for other in self._watches if other is not watch)
+            self._on_state = tuple(other for other in self._on_state if other is not on_state)
+        background = self._background
+        if background is not None:
+            background.refresher.remove(watch)
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Let go of everything, within about `timeout` seconds; idempotent.
+
+        What was known is still served afterwards, and nothing is asked any more. Safe
+        to call from a receiver of a signal, and in a forked child.
+        """
+        self._check_process()
         self.evaluator.closed = True
+        with self._lock:
+            background, self._background = self._background, None
+        if background is not None:
+            background.stop(timeout)
         transport = self._transport
         if transport is not None:
             transport.close()
 
     async def aclose(self, timeout: float = 2.0) -> None:
-        """`close`, waiting in a task."""
-        self.evaluator.closed = True
+        """`close`, without stopping the event loop meanwhile."""
+        await in_thread(lambda: self.close(timeout))
         transport = self._transport
         if transport is not None:
             await transport.aclose()
+
+    def at_exit(self) -> None:
+        """For the interpreter's end: let go, and never hold it up."""
+        self.close(_EXIT_TIMEOUT)
+
+    def after_fork(self) -> None:
+        """For a forked child: drop what belongs to the parent. Started again on first use."""
+        if self._guard.forked():
+            self._leave_parent()
 
     # Inside.
 
@@ -365,6 +516,7 @@ class ShipSilentlyClient:
         return None if call.request is None else self._sender().send(call.request)
 
     async def _asend(self, call: Call) -> Reply | None:
+        self._see_loop()
         return None if call.request is None else await self._sender().asend(call.request)
 
     def _sender(self) -> Transport:
@@ -381,11 +533,66 @@ class ShipSilentlyClient:
 
     def _check_process(self) -> None:
         if self._guard.forked():
-            self._lock = Lock()
-            self.evaluator.renew()
-            transport = self._transport
-            if transport is not None:
-                transport.forget()
+            self._leave_parent()
+        if self._left_behind and not self.evaluator.closed:
+            self._left_behind = False
+            self._start()
+
+    def _leave_parent(self) -> None:
+        """Everything but what is known belongs to the parent: threads, sockets, locks, loops."""
+        self._lock = Lock()
+        self._emitter.loop = None
+        self.evaluator.renew()
+        for watch in self._watches:
+            watch.renew()
+        transport = self._transport
+        if transport is not None:
+            transport.forget()
+        self._left_behind = self._background is not None
+        self._background = None
+
+    def _start_by_itself(self) -> None:
+        if self._background is None and self._starts_itself and not self.evaluator.closed:
+            self._start()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._background is not None:
+                return
+            background = self._background = Background(
+                self._config,
+                self._clock,
+                self._rng,
+                evaluator=self.evaluator,
+                transport=self._sender,
+                watches=self._watches,
+                tell=self,
+            )
+        at_exit_and_fork(self)
+        background.start()
+
+    def _see_loop(self) -> None:
+        loop = self._emitter.loop
+        if loop is None or loop.is_closed():
+            self._emitter.loop = running_loop()
+
+    def state(self, state: ConnectionState, previous: ConnectionState) -> None:
+        """For the background: tell of a change of the connection's state."""
+        self._emitter.emit(signals.connection_state_changed, self, state=state, previous=previous)
+        for function in self._on_state:
+            self._emitter.call("on_state_change", function, state)
+
+    def call(self, what: str, function: Callable[..., Any], *args: Any) -> None:
+        """For the background: call a function that may raise."""
+        self._emitter.call(what, function, *args)
+
+    def _baseline_results(self, last: Results | None, new: Results, announced: bool) -> None:
+        changed = frozenset[str]() if last is None else differing(last, new)
+        for key in sorted(changed):
+            old = None if last is None else last.get(key)
+            self._emitter.emit(signals.flag_changed, key, client=self, old=old, new=new.get(key))
+        if changed or announced:
+            self._emitter.emit(signals.flags_updated, self, changed=changed)
 
     def _tell_unawaited(self) -> None:
         self.evaluator.notices.warn(
@@ -395,7 +602,7 @@ class ShipSilentlyClient:
         )
 
     def _report(self, report: FailureReport) -> None:
-        signals.emit(
+        self._emitter.emit(
             signals.evaluation_failed,
             self,
             failure=report.failure,
@@ -403,7 +610,21 @@ class ShipSilentlyClient:
             flag_key=report.flag_key,
         )
         if self._config.on_error is not None:
-            try:
-                self._config.on_error(report)
-            except Exception:
-                signals.log.exception("on_error raised")
+            self._emitter.call("on_error", self._config.on_error, report)
+
+
+class Subscription:
+    """One context being followed, until it is closed."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end = end
+
+    def close(self) -> None:
+        """Stop following it; idempotent."""
+        self._end()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from .context import Context
 from .errors import ConfigurationError
-from .values import FailureReport
+from .values import ConnectionState, FailureReport
 
 __all__ = ["Config", "RetryConfig"]
 
@@ -30,6 +30,10 @@ class RetryConfig:
     Attributes:
         base_delay: Seconds; the bound of the first full-jitter delay.
         max_delay: Seconds; the bound that delays grow up to.
+        heartbeat_timeout: Seconds without an event after which a stream counts as dead.
+            The service sends a heartbeat every 30 s.
+        enabled: Whether a lost stream is opened again; otherwise its end means polling
+            for good.
 
     Raises:
         ConfigurationError: A value is not a positive number, or the two are in the wrong order.
@@ -37,10 +41,13 @@ class RetryConfig:
 
     base_delay: float = 1.0
     max_delay: float = 60.0
+    heartbeat_timeout: float = 90.0
+    enabled: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("base_delay", "max_delay"):
-            object.__setattr__(self, name, _seconds(f"retry.{name}", getattr(self, name)))
+        _check_bool("retry.enabled", self.enabled)
+        for name in ("base_delay", "max_delay", "heartbeat_timeout"):
+            object.__setattr__(self, name, checked_seconds(f"retry.{name}", getattr(self, name)))
         if self.max_delay < self.base_delay:
             raise ConfigurationError("retry.max_delay", "must not be less than retry.base_delay")
 
@@ -57,16 +64,23 @@ class Config:
         polling_interval: Seconds between polls while there is no stream, and the
             ceiling of a context's cool-down after failures.
         max_age: Seconds for which a cached evaluation counts as fresh; 0 asks the
-            service on every request. ``None``: the polling interval.
+            service on every request. ``None``: until the service tells of a change
+            while it streams, the polling interval while it does not.
         max_contexts: How many contexts are remembered; the least recently used goes first.
         max_response_bytes: The largest answer that is accepted, decompressed.
+        stream: Whether changes are streamed; otherwise they are polled for.
         baseline_context: The client's own background context.
         defaults: A default for each flag, used where the caller gives none.
         disable_cache: Every failed call raises `EvaluationError` instead of serving
             a last known good value.
+        background: Whether this process keeps values current by itself. Without, each
+            request sees to its own: for processes that live for one request.
         retry: See `RetryConfig`.
-        http_client: An ``httpx.Client`` (or ``httpx2.Client``) of your own to send with.
+        http_client: An ``httpx.Client`` (or ``httpx2.Client``) of your own to send with, or
+            a function that makes one, called once in each process; a server that forks
+            workers after the client was made needs the latter.
         on_error: Called with a `FailureReport` after each failure.
+        on_state_change: Called with the `ConnectionState` at each change of it.
 
     Raises:
         ConfigurationError: Naming the setting, never showing the key.
@@ -79,14 +93,17 @@ class Config:
     max_age: float | None = None
     max_contexts: int = 10_000
     max_response_bytes: int = 16 * 1024 * 1024
+    stream: bool = True
     baseline_context: Mapping[str, Any] = field(
         default_factory=lambda: {"userId": "system"}, repr=False
     )
     defaults: Mapping[str, Any] = field(default_factory=dict)
     disable_cache: bool = False
+    background: bool = True
     retry: RetryConfig = field(default_factory=RetryConfig)
     http_client: Any = field(default=None, repr=False)
     on_error: Callable[[FailureReport], object] | None = None
+    on_state_change: Callable[[ConnectionState], object] | None = None
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -94,25 +111,21 @@ class Config:
 
         put("api_key", _checked_key(self.api_key))
         put("api_url", _checked_url(self.api_url))
-        put("timeout", _seconds("timeout", self.timeout))
-        put("polling_interval", _seconds("polling_interval", self.polling_interval))
+        put("timeout", checked_seconds("timeout", self.timeout))
+        put("polling_interval", checked_seconds("polling_interval", self.polling_interval))
         if self.max_age is not None:
-            put("max_age", _seconds("max_age", self.max_age, least=0.0))
+            put("max_age", checked_seconds("max_age", self.max_age, least=0.0))
         for name in ("max_contexts", "max_response_bytes"):
             _check_count(name, getattr(self, name))
         _check_context(self.baseline_context)
         put("defaults", _checked_defaults(self.defaults))
-        if not isinstance(self.disable_cache, bool):
-            raise ConfigurationError("disable_cache", "must be True or False")
+        _check_bool("background", self.background)
+        _check_bool("stream", self.stream)
+        _check_bool("disable_cache", self.disable_cache)
         put("retry", _nested("retry", RetryConfig, self.retry))
         _check_http_client(self.http_client)
-        if self.on_error is not None and not callable(self.on_error):
-            raise ConfigurationError("on_error", "must be a callable that takes a FailureReport")
-
-    @property
-    def fresh_for(self) -> float:
-        """Seconds for which a cached evaluation counts as fresh."""
-        return self.polling_interval if self.max_age is None else self.max_age
+        _check_callable("on_error", self.on_error, "a FailureReport")
+        _check_callable("on_state_change", self.on_state_change, "a ConnectionState")
 
     @classmethod
     def from_env(cls, **settings: Any) -> Config:
@@ -205,7 +218,17 @@ def _checked_url(given: Any) -> str:
     return url
 
 
-def _seconds(name: str, value: Any, *, least: float | None = None) -> float:
+def checked_seconds(name: str, value: Any, *, least: float | None = None) -> float:
+    """`value` as seconds.
+
+    Args:
+        name: The setting, for the error.
+        value: What was given.
+        least: The least that is allowed; left out, anything above 0.
+
+    Raises:
+        ConfigurationError: It is not a finite number, or too small.
+    """
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value):
         raise ConfigurationError(name, "must be a number of seconds")
@@ -219,6 +242,16 @@ def _seconds(name: str, value: Any, *, least: float | None = None) -> float:
 def _check_count(name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigurationError(name, "must be a whole number, at least 1")
+
+
+def _check_bool(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ConfigurationError(name, "must be True or False")
+
+
+def _check_callable(name: str, value: Any, argument: str) -> None:
+    if value is not None and not callable(value):
+        raise ConfigurationError(name, f"must be a callable that takes {argument}")
 
 
 def _check_context(value: Any) -> None:
@@ -248,11 +281,15 @@ def _checked_defaults(value: Any) -> Mapping[str, Any]:
 def _check_http_client(client: Any) -> None:
     if client is None:
         return
-    if not callable(getattr(client, "send", None)) or not callable(
-        getattr(client, "build_request", None)
-    ):
-        raise ConfigurationError("http_client", "must be an httpx.Client or an httpx2.Client")
-    if inspect.iscoroutinefunction(client.send):
+    send, build = getattr(client, "send", None), getattr(client, "build_request", None)
+    if send is None and callable(client):
+        # A function that makes one, in each process.
+        return
+    if not callable(send) or not callable(build):
+        raise ConfigurationError(
+            "http_client", "must be an httpx.Client, an httpx2.Client, or a function that makes one"
+        )
+    if inspect.iscoroutinefunction(send):
         raise ConfigurationError(
             "http_client",
             "must be a blocking client: the background needs one, and the awaitable verbs "

@@ -1,23 +1,53 @@
 """What the client tells the rest of the program, as blinker signals.
 
-Receivers run one after the other, outside every lock of the client. One that
-raises is logged and stops neither the others nor the client.
+Receivers run one after the other, in the thread where the thing happened and
+outside every lock of the client, so they may call it. One that raises is logged
+and stops neither the others nor the client. A coroutine function is run on the
+application's event loop, the one where the client was started or first awaited.
 
-blinker holds receivers weakly: a lambda, or a function defined inside another,
-is gone as soon as nothing else refers to it.
+blinker holds receivers weakly: a lambda, or a function defined inside another, is
+gone as soon as nothing else refers to it. `connect` holds them.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from blinker import NamedSignal, Namespace
+from blinker import ANY, NamedSignal, Namespace
 
-__all__ = ["evaluation_failed"]
+from ._process import run_on
+
+__all__ = [
+    "connect",
+    "connection_state_changed",
+    "disconnect",
+    "evaluation_failed",
+    "flag_changed",
+    "flags_updated",
+]
+
+Receiver = TypeVar("Receiver", bound=Callable[..., Any])
 
 _namespace = Namespace()
 log = logging.getLogger("shipsilently")
+
+#: The connection to the service came up, was lost, or was given up for polling.
+#: Sender: the client. Arguments: ``state`` and ``previous`` (`ConnectionState`).
+connection_state_changed = _namespace.signal("connection-state-changed")
+
+#: A flag has another value than before, for the client's baseline context.
+#: Sender: the flag's key. Arguments: ``client``, ``old`` and ``new`` (`EvaluationResult`,
+#: or ``None`` for a flag that did not exist or does not any more).
+flag_changed = _namespace.signal("flag-changed")
+
+#: The flags have been evaluated anew for the baseline context, because the service
+#: said that something changed, or because polling found a difference.
+#: Sender: the client. Arguments: ``changed`` (`frozenset` of flag keys; empty where
+#: only contexts with personal rules are concerned).
+flags_updated = _namespace.signal("flags-updated")
 
 #: An attempt to evaluate failed, or a flag could not be served as asked.
 #: Sender: the client. Arguments: ``failure`` (`Failure`), ``status`` (``int`` or
@@ -25,12 +55,60 @@ log = logging.getLogger("shipsilently")
 evaluation_failed = _namespace.signal("evaluation-failed")
 
 
-def emit(signal: NamedSignal, sender: Any, **arguments: Any) -> None:
-    """Call every receiver of `signal` for `sender`, whatever one of them does."""
-    if not signal.receivers:
-        return
-    for receiver in signal.receivers_for(sender):
+def connect(signal: NamedSignal, receiver: Receiver, sender: Any = ANY) -> Receiver:
+    """Connect a receiver and hold it, until `disconnect`.
+
+    Args:
+        signal: One of this module.
+        receiver: Any callable or coroutine function; called with the sender and keywords.
+        sender: Only what this sender sends: a client, or a flag's key.
+
+    Returns:
+        The receiver, so that it works with `functools.partial` as a decorator.
+    """
+    signal.connect(receiver, sender, weak=False)
+    return receiver
+
+
+def disconnect(signal: NamedSignal, receiver: Callable[..., Any], sender: Any = ANY) -> None:
+    """Take a receiver away again."""
+    signal.disconnect(receiver, sender)
+
+
+class Emitter:
+    """Sends the signals of one client.
+
+    Args:
+        warn: Logs a warning the first time that one of its kind comes.
+    """
+
+    def __init__(self, warn: Callable[..., None]) -> None:
+        self._warn = warn
+        #: The event loop that coroutine functions are run on.
+        self.loop: Any = None
+
+    def emit(self, signal: NamedSignal, sender: Any, **arguments: Any) -> None:
+        """Call every receiver of `signal` for `sender`, whatever one of them does."""
+        if not signal.receivers:
+            return
+        for receiver in signal.receivers_for(sender):
+            self.call(f"a receiver of the signal {signal.name}", receiver, sender, **arguments)
+
+    def call(self, what: str, function: Callable[..., Any], *args: Any, **arguments: Any) -> None:
+        """Call a function of the user's, which may be a coroutine function and may raise."""
+
+        def failed(error: BaseException) -> None:
+            log.error("%s raised", what, exc_info=error)
+
         try:
-            receiver(sender, **arguments)
-        except Exception:
-            log.exception("a receiver of the signal %s raised", signal.name)
+            result = function(*args, **arguments)
+        except Exception as error:
+            failed(error)
+            return
+        if inspect.iscoroutine(result) and not run_on(self.loop, result, failed):
+            self._warn(
+                f"no loop for {what}",
+                "%s is a coroutine function, but the client was not started in an event loop: "
+                "it was not run",
+                what,
+            )

@@ -16,7 +16,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ._overrides import overrides
-from ._wire import BATCH, Reply, Request
+from ._process import Bell
+from ._stream import StreamBroken, StreamReader
+from ._wire import BATCH, TICKET, Reply, Request
 from .values import Failure
 
 __all__ = ["ManualClock", "ScriptedService", "override_flags"]
@@ -148,18 +150,27 @@ class ScriptedService:
         flags: Values by flag key, the same for every context; or a function from a
             context's attributes to that.
 
+        streaming: Whether streaming is in the plan. A client with this transport has a
+            background, and so a stream, only when it is started explicitly.
+
     Attributes:
-        requests: Every request that came, oldest first.
+        requests: Every request for flags that came, oldest first.
+        tickets: How many tickets for a stream were asked for.
     """
 
     def __init__(
         self,
         flags: Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
+        *,
+        streaming: bool = False,
     ) -> None:
         self._flags = {} if flags is None else flags
+        self._streaming = streaming
         self._next: list[Reply] = []
         self._always: Reply | None = None
+        self._streams: list[_ScriptedStream] = []
         self.requests: list[Request] = []
+        self.tickets = 0
 
     def set(self, flags: Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
         """Serve these flags from now on."""
@@ -191,6 +202,8 @@ class ScriptedService:
 
     def send(self, request: Request) -> Reply:
         """Answer one request."""
+        if request.path == TICKET:
+            return self._ticket()
         self.requests.append(request)
         if self._next:
             return self._next.pop(0)
@@ -200,14 +213,44 @@ class ScriptedService:
         """Answer one request, in a task."""
         return self.send(request)
 
+    def open_stream(self, ticket: str) -> StreamReader | Reply:
+        """Open a stream, which is live at once."""
+        if self._always is not None:
+            return self._always
+        stream = _ScriptedStream()
+        self._streams.append(stream)
+        stream.put(b'event: connected\ndata: {"connectionId":"scripted"}\n\n')
+        return stream
+
+    def send_event(self, name: str = "flags.updated", data: str = "{}") -> None:
+        """Send an event on every open stream."""
+        for stream in self._streams:
+            stream.put(f"event: {name}\ndata: {data}\n\n".encode())
+
+    def drop_streams(self) -> None:
+        """End every open stream."""
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            stream.close()
+
+    def interrupt(self) -> None:
+        """End every open stream, as a client does that is closed."""
+        self.drop_streams()
+
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing else is open."""
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Nothing else is open."""
 
     def forget(self) -> None:
-        """Nothing is open."""
+        """Nothing belongs to this process."""
+
+    def _ticket(self) -> Reply:
+        self.tickets += 1
+        if self._always is not None:
+            return self._always
+        return _ok({"ticket": "scripted", "expiresIn": 60}) if self._streaming else Reply(402)
 
     def _answer(self, request: Request) -> Reply:
         asked = msgspec.json.decode(request.body)
@@ -221,6 +264,30 @@ class ScriptedService:
         if asked["flagKey"] not in rows:
             return Reply(404, b'{"error":"flag not found"}', _JSON)
         return _ok(rows[asked["flagKey"]])
+
+
+class _ScriptedStream:
+    """An open stream of a `ScriptedService`."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._bell = Bell()
+
+    def put(self, chunk: bytes) -> None:
+        """Send these bytes."""
+        self._chunks.append(chunk)
+        self._bell.ring()
+
+    def read(self, timeout: float) -> bytes:
+        """The next bytes."""
+        while not self._chunks:
+            if self._bell.wait(timeout):
+                raise StreamBroken("the service ended it")
+        return self._chunks.pop(0)
+
+    def close(self) -> None:
+        """End it."""
+        self._bell.close()
 
 
 _JSON = {"content-type": "application/json"}

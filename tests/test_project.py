@@ -24,7 +24,7 @@ EXTRAS = {"cli", "dev", "django", "fastapi", "flask", "local", "redis", "test"}
 
 # What may hold a connection, a thread or a loop is imported where forks and deadlines are
 # handled, and nowhere else.
-BORDER_MODULES = {"_http.py", "_process.py"}
+BORDER_MODULES = {"_http.py", "_network.py", "_process.py"}
 BORDER_IMPORTS = {
     "_thread",
     "anyio",
@@ -127,7 +127,7 @@ def test_folders_between_never_become_packages(folder: str) -> None:
 
 @pytest.mark.parametrize("module", core_modules(), ids=lambda path: path.name)
 def test_only_the_border_knows_connections_threads_and_loops(module: Path) -> None:
-    """Only `_http.py` and `_process.py` import httpx, sockets, threads or event loops."""
+    """Only `_http.py`, `_network.py` and `_process.py` import httpx, sockets, threads or event loops."""
     roots = set(imported_roots(ast.parse(module.read_text(encoding="utf-8"))))
     if module.name not in BORDER_MODULES:
         assert not roots & BORDER_IMPORTS

@@ -1,0 +1,143 @@
+"""The background of one client in one process: its two threads, and the state they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ._clock import Clock
+from ._evaluation import Evaluator
+from ._process import Bell, Lock, Worker
+from ._refresh import Refresher, Watch
+from ._stream import Stream, StreamTransport
+from .config import Config
+from .values import ConnectionState
+
+__all__ = ["Background", "Tell"]
+
+
+class Transport(StreamTransport, Protocol):
+    """What the background needs of the network."""
+
+    def interrupt(self) -> None:
+        """End every exchange that is under way, at once."""
+        ...
+
+
+class Tell(Protocol):
+    """Whom the background tells what it found; none of these raises."""
+
+    def state(self, state: ConnectionState, previous: ConnectionState) -> None:
+        """The connection's state has changed."""
+        ...
+
+    def call(self, what: str, function: Callable[..., Any], *args: Any) -> None:
+        """Call a function of the user's."""
+        ...
+
+
+class Background:
+    """A thread that follows the stream and one that evaluates.
+
+    Args:
+        config: The client's settings.
+        clock: Time.
+        rng: Gives a number in ``[0, 1)``.
+        evaluator: Draws the conclusions.
+        transport: Gives the network when it is first needed.
+        watches: The contexts to keep current, the baseline's first.
+        tell: Told of what happens.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        rng: Callable[[], float],
+        *,
+        evaluator: Evaluator,
+        transport: Callable[[], Transport],
+        watches: tuple[Watch, ...],
+        tell: Tell,
+    ) -> None:
+        self._evaluator = evaluator
+        self._transport = transport
+        self._tell = tell
+        self._lock = Lock()
+        self._state = ConnectionState.IDLE
+        self._stopped = False
+        self._bells = (Bell(), Bell())
+        self.refresher = Refresher(
+            evaluator,
+            lambda request: transport().send(request),
+            clock,
+            rng,
+            bell=self._bells[0],
+            base=config.retry.base_delay,
+            isolate=lambda function, *args: tell.call("a callback", function, *args),
+        )
+        for watch in watches:
+            self.refresher.add(watch)
+        self._stream = Stream(
+            transport,
+            clock,
+            rng,
+            retry=config.retry,
+            notices=evaluator.notices,
+            wait=self._bells[1].wait,
+            closed=lambda: self._bells[1].closed,
+            on_state=self._enter,
+            on_updated=self._updated,
+        )
+        self._workers = [Worker("shipsilently-refresh", self.refresher.run)]
+        self._wants_stream = config.stream
+        if config.stream:
+            self._workers.append(Worker("shipsilently-stream", self._stream.run))
+
+    @property
+    def state(self) -> ConnectionState:
+        """The connection's state."""
+        return self._state
+
+    def start(self) -> bool:
+        """Start the threads; whether that was possible."""
+        self._evaluator.wake = self._bells[0].ring
+        started = all(worker.start() for worker in self._workers)
+        self._evaluator.gate.background = started
+        if not self._wants_stream:
+            self._enter(ConnectionState.POLLING)
+        return started
+
+    def stop(self, timeout: float) -> None:
+        """End the threads, waiting for each for at most `timeout` seconds."""
+        with self._lock:
+            self._stopped = True
+        self._evaluator.gate.background = False
+        for bell in self._bells:
+            bell.close()
+        self._transport().interrupt()
+        for worker in self._workers:
+            worker.join(timeout)
+        self._change(ConnectionState.IDLE)
+
+    def _enter(self, state: ConnectionState) -> None:
+        if not self._stopped:
+            self._change(state)
+
+    def _change(self, state: ConnectionState) -> None:
+        with self._lock:
+            previous, self._state = self._state, state
+            if state is previous:
+                return
+            streaming = state is ConnectionState.STREAMING
+            self.refresher.streaming = streaming
+            self._evaluator.cache.live(streaming)
+        if streaming:
+            # What happened before the stream came up was not told on it.
+            self.refresher.missed()
+        self._bells[0].ring()
+        self._tell.state(state, previous)
+
+    def _updated(self) -> None:
+        self._evaluator.cache.invalidate()
+        self.refresher.changed()

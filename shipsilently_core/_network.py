@@ -1,0 +1,291 @@
+"""Sockets, TLS and proxies, with a deadline on every step and a way to end them from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpcore
+import httpx
+
+__all__ = ["Backend", "LoopPool", "Route", "Sockets", "deadline", "time_left"]
+
+_CONNECTIONS = 100
+_KEPT = 20
+#: Seconds. Shorter than what common proxies allow, so that they seldom close one in our hands.
+_KEPT_FOR = 15.0
+
+#: Seconds that stand for no limit of one step.
+_UNLIMITED = 3600.0
+
+#: Monotonic seconds at which the blocking call under way in this thread or greenlet must end.
+_deadline: ContextVar[float] = ContextVar("shipsilently_deadline", default=float("inf"))
+
+
+@contextlib.contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Whatever this thread does on a socket in here must be done in so many seconds."""
+    token = _deadline.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def time_left(step: float | None = None) -> float:
+    """The seconds that one step may take: never more than is left of the whole call.
+
+    Raises:
+        httpcore.ReadTimeout: Nothing is left.
+    """
+    left = min(_deadline.get() - time.monotonic(), _UNLIMITED if step is None else step)
+    if left <= 0:
+        raise httpcore.ReadTimeout("the deadline of the call has passed")
+    return left
+
+
+class Sockets:
+    """The open sockets of this process, so that another thread can end what waits on them."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, weakref.ref[socket.socket]] = {}
+
+    def add(self, stream: Any) -> None:
+        """Remember the socket of an httpcore stream for as long as it exists."""
+        sock = stream.get_extra_info("socket")
+        if sock is not None:
+            key = id(sock)
+            self._open[key] = weakref.ref(sock, lambda _: self._open.pop(key, None))
+
+    def interrupt(self) -> None:
+        """End every read and write on them at once; closing them would leave readers waiting."""
+        for sock in self._living():
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def forget(self) -> None:
+        """Close this process's copies, saying nothing on them: a forked child's first duty."""
+        for sock in self._living():
+            with contextlib.suppress(OSError):
+                # Not through TLS, which would say goodbye in the parent's name.
+                socket.socket(fileno=sock.detach()).close()
+        self._open.clear()
+
+    def _living(self) -> list[socket.socket]:
+        return [sock for ref in list(self._open.values()) if (sock := ref()) is not None]
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """A trace hook for somebody else's client: its connections keep to our deadline too."""
+        if not event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            return
+        stream = info["return_value"]
+        read = stream.read
+        stream.read = lambda max_bytes, timeout=None: read(max_bytes, time_left(timeout))
+        self.add(stream)
+
+
+class Route:
+    """How one service is reached: trust settings and the environment's proxy."""
+
+    def __init__(self, url: str) -> None:
+        self._parts = urlsplit(url)
+        self._ssl: ssl.SSLContext | None = None
+
+    def pool(self, backend: httpcore.NetworkBackend) -> httpcore.ConnectionPool:
+        """A pool for threads."""
+        proxy = self._proxy()
+        settings: dict[str, Any] = self._settings() | {"network_backend": backend}
+        if proxy is None:
+            return httpcore.ConnectionPool(**settings)
+        kind = httpcore.SOCKSProxy if _is_socks(proxy) else httpcore.HTTPProxy
+        return kind(**_proxy_settings(proxy), **settings)
+
+    def async_pool(self) -> httpcore.AsyncConnectionPool:
+        """A pool for the tasks of one event loop."""
+        proxy = self._proxy()
+        settings: dict[str, Any] = self._settings() | {"network_backend": httpcore.AnyIOBackend()}
+        if proxy is None:
+            return httpcore.AsyncConnectionPool(**settings)
+        kind = httpcore.AsyncSOCKSProxy if _is_socks(proxy) else httpcore.AsyncHTTPProxy
+        return kind(**_proxy_settings(proxy), **settings)
+
+    def _settings(self) -> dict[str, Any]:
+        if self._ssl is None and self._parts.scheme == "https":
+            # Once, since it takes 20 ms; it reads SSL_CERT_FILE and SSL_CERT_DIR.
+            self._ssl = httpx.create_ssl_context()
+        return {
+            "ssl_context": self._ssl,
+            "max_connections": _CONNECTIONS,
+            "max_keepalive_connections": _KEPT,
+            "keepalive_expiry": _KEPT_FOR,
+        }
+
+    def _proxy(self) -> httpx.Proxy | None:
+        proxies = getproxies()
+        url = proxies.get(self._parts.scheme) or proxies.get("all")
+        if not url or proxy_bypass(self._parts.netloc):
+            return None
+        try:
+            return httpx.Proxy(url if "://" in url else f"http://{url}")
+        except (ValueError, httpx.InvalidURL):
+            # The text of the original names the address, which may hold a password.
+            raise _UnusableProxy from None
+
+
+class _UnusableProxy(Exception):
+    """The environment names a proxy whose address cannot be used."""
+
+
+def _is_socks(proxy: httpx.Proxy) -> bool:
+    return proxy.url.scheme.startswith("socks")
+
+
+def _proxy_settings(proxy: httpx.Proxy) -> dict[str, Any]:
+    url = httpcore.URL(
+        scheme=proxy.url.raw_scheme, host=proxy.url.raw_host, port=proxy.url.port, target=b"/"
+    )
+    return {"proxy_url": url, "proxy_auth": proxy.raw_auth}
+
+
+class LoopPool:
+    """The connections of one event loop, closed by the loop itself when it shuts down.
+
+    A suspended asynchronous generator sees to that: `asyncio.run`, and what is
+    built like it, ends those before the loop is gone and inside the loop.
+    """
+
+    def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
+        self.pool = pool
+        self._keeper: AsyncGenerator[None, None] | None = None
+
+    async def open(self, gone: Callable[[], object]) -> None:
+        """Tie the pool to the running loop; `gone` is called when it has been closed."""
+        self._keeper = self._keep(gone)
+        await anext(self._keeper)
+
+    async def _keep(self, gone: Callable[[], object]) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            gone()
+            await self.pool.aclose()
+
+    async def close(self) -> None:
+        """Close it now."""
+        if self._keeper is not None:
+            await self._keeper.aclose()
+
+
+class Backend(httpcore.NetworkBackend):
+    """Connections for threads that keep to the deadline of the call they are used for.
+
+    Name resolution and every address of the name count against it too.
+
+    Args:
+        sockets: Where each is remembered.
+    """
+
+    def __init__(self, sockets: Sockets) -> None:
+        self._inner = httpcore.SyncBackend()
+        self._sockets = sockets
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        addresses = _resolve(host, port, time_left(timeout))
+        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            try:
+                inner = self._inner.connect_tcp(
+                    # An address that swallows packets must leave time for the next.
+                    address,
+                    port,
+                    timeout=time_left(timeout) / left,
+                    local_address=local_address,
+                    socket_options=socket_options,
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if left == 1:
+                    raise
+            else:
+                return _Stream(inner, self._sockets)
+        raise httpcore.ConnectError("the name has no address")
+
+
+class _Stream(httpcore.NetworkStream):
+    """A connection whose every step is bounded by the deadline."""
+
+    def __init__(self, inner: httpcore.NetworkStream, sockets: Sockets) -> None:
+        self._inner = inner
+        self._sockets = sockets
+        sockets.add(inner)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, time_left(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, time_left(timeout))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        inner = self._inner.start_tls(ssl_context, server_hostname, time_left(timeout))
+        return _Stream(inner, self._sockets)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+
+def _resolve(host: str, port: int, timeout: float) -> list[str]:
+    """The addresses of a name, within `timeout` seconds: a resolver has no limit of its own."""
+    found: list[list[str] | Exception] = []
+
+    def look_up() -> None:
+        try:
+            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found.append(list(dict.fromkeys(str(answer[4][0]) for answer in answers)))
+        except Exception as error:
+            found.append(error)
+
+    if _is_address(host):
+        return [host]
+    thread = threading.Thread(target=look_up, name="shipsilently-resolve", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        # Python starts no thread any more once the interpreter ends; a last flush still resolves.
+        look_up()
+    else:
+        thread.join(timeout)
+    if not found:
+        raise httpcore.ConnectTimeout("the name was not resolved in time")
+    if isinstance(found[0], Exception):
+        raise httpcore.ConnectError("the name could not be resolved") from found[0]
+    return found[0]
+
+
+def _is_address(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host)
+            return True
+    return False

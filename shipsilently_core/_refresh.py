@@ -1,0 +1,209 @@
+"""Keeps the background's own contexts current: on a change, by polling, and as a probe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ._backoff import full_jitter
+from ._clock import Clock
+from ._evaluation import Evaluator
+from ._process import Bell, Latch, Lock
+from ._wire import Reply, Request
+from .context import Context
+from .values import EvaluationResult
+
+__all__ = ["Refresher", "Results", "Watch", "differing"]
+
+Results = dict[str, EvaluationResult]
+
+
+class Watch:
+    """One context that the background evaluates again and again.
+
+    Args:
+        context: Whom for.
+        interval: Seconds between polls while nothing streams.
+        on_results: Called after each successful evaluation with the results before it
+            (``None`` the first time), the new ones, and whether the service had said
+            that something changed.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        interval: float,
+        on_results: Callable[[Results | None, Results, bool], object],
+    ) -> None:
+        self.context = context
+        self.interval = interval
+        self._on_results = on_results
+        self._last: Results | None = None
+        #: Whether there is a reason to evaluate that is not the time.
+        self.stale = True
+        #: Whether that reason is the service's word.
+        self.announced = False
+        #: Monotonic seconds of the next poll, or of the next try after a failure.
+        self.due = 0.0
+        self.failures = 0
+        #: Set once the first evaluation has succeeded.
+        self.ready: Latch[bool] = Latch()
+
+    def renew(self) -> None:
+        """In a forked child: evaluate anew, with locks of its own."""
+        self.stale = True
+        self.failures = 0
+        ready, self.ready = self.ready.result, Latch()
+        if ready:
+            self.ready.set(True)
+
+    def take(self, results: Results, announced: bool) -> None:
+        """Hand on new results."""
+        last, self._last = self._last, results
+        self.ready.set(True)
+        self._on_results(last, results, announced)
+
+
+def differing(last: Results, new: Results) -> frozenset[str]:
+    """The keys of the flags whose values differ, those that came or went included."""
+    return frozenset(
+        key
+        for key in last.keys() | new.keys()
+        if key not in last or key not in new or not same(last[key].value, new[key].value)
+    )
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two flag values are the same in JSON, where ``true`` is not 1."""
+    return type(one) is type(other) and one == other
+
+
+class Refresher:
+    """Evaluates the watched contexts in one thread, each when it is time.
+
+    Args:
+        evaluator: Draws the conclusions.
+        send: Carries out one call.
+        clock: Time.
+        rng: Gives a number in ``[0, 1)``.
+        bell: Waited on between evaluations, rung when there may be something to do.
+        base: Seconds; the base of the backoff after a failure.
+        isolate: Calls a function of the user's, whatever it does.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        send: Callable[[Request], Reply],
+        clock: Clock,
+        rng: Callable[[], float],
+        *,
+        bell: Bell,
+        base: float,
+        isolate: Callable[..., None],
+    ) -> None:
+        self._evaluator = evaluator
+        self._send = send
+        self._clock = clock
+        self._rng = rng
+        self._bell = bell
+        self._base = base
+        self._isolate = isolate
+        self._lock = Lock()
+        self._watches: tuple[Watch, ...] = ()
+        #: Whether the service tells of changes by itself, so that nothing is polled.
+        self.streaming = False
+
+    def add(self, watch: Watch) -> None:
+        """Evaluate this context too, at once and from now on."""
+        with self._lock:
+            if watch not in self._watches:
+                self._watches = (*self._watches, watch)
+        self._bell.ring()
+
+    def remove(self, watch: Watch) -> None:
+        """Do not evaluate this context any more."""
+        with self._lock:
+            self._watches = tuple(other for other in self._watches if other is not watch)
+
+    def changed(self) -> None:
+        """The service has said that something changed; any number of such words cost one round."""
+        for watch in self._watches:
+            watch.announced = watch.stale = True
+        self._bell.ring()
+
+    def missed(self) -> None:
+        """Something may have changed without a word of the service."""
+        for watch in self._watches:
+            watch.stale = True
+        self._bell.ring()
+
+    def run(self) -> None:
+        """Evaluate until the bell is closed."""
+        while not self._bell.wait(self.due_in()):
+            try:
+                self.round()
+            except Exception as error:
+                # Whatever it is, the next round must come.
+                self._evaluator.notices.warn(
+                    f"background {type(error).__name__}",
+                    "the background evaluation raised %s; it goes on",
+                    type(error).__name__,
+                )
+                if self._bell.wait(self._base):
+                    return
+
+    def due_in(self) -> float | None:
+        """Seconds until there is something to do; ``None`` for not until the bell rings."""
+        now = self._clock.monotonic()
+        held = self._evaluator.gate.held_for()
+        probe = self._evaluator.gate.probe_in()
+        if probe is not None:
+            return max(probe, held)
+        moments = [self._moment(watch) for watch in self._watches]
+        first = min((moment for moment in moments if moment is not None), default=None)
+        return None if first is None else max(0.0, first - now, held)
+
+    def _moment(self, watch: Watch) -> float | None:
+        if watch.failures:
+            return watch.due
+        if watch.stale:
+            return 0.0
+        return None if self.streaming else watch.due
+
+    def round(self) -> None:
+        """Evaluate every context whose time has come."""
+        gate = self._evaluator.gate
+        if gate.held_for():
+            return
+        probe = gate.probe_in()
+        if probe is not None:
+            if probe <= 0:
+                for watch in self._watches[:1]:
+                    self._refresh(watch)
+            return
+        for watch in self._watches:
+            moment = self._moment(watch)
+            if moment is not None and moment <= self._clock.monotonic():
+                self._refresh(watch)
+                if gate.closed is not None:
+                    return
+
+    def _refresh(self, watch: Watch) -> None:
+        announced, watch.announced, watch.stale = watch.announced, False, False
+        call = self._evaluator.prepare(watch.context)
+        reply = None if call.request is None else self._send(call.request)
+        if self._bell.closed:
+            # The client's own end is no failure of the service.
+            return
+        view = self._evaluator.settle(call, reply)
+        now = self._clock.monotonic()
+        if view.failure is None:
+            watch.failures = 0
+            watch.due = now + watch.interval
+            self._isolate(watch.take, view.results(), announced)
+        else:
+            # Not the request path: here trying again is the job.
+            watch.announced |= announced
+            watch.due = now + full_jitter(watch.failures, self._base, watch.interval, self._rng)
+            watch.failures += 1
