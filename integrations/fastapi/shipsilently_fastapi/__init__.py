@@ -1,1 +1,30 @@
-"""ShipSilently for FastAPI and Starlette."""
+"""ShipSilently for FastAPI and Starlette.
+
+The modules, in the order to read them: `extension` (`ShipSilently`, the client in an
+app), `lifespan` (its start and its end), `connection` (`RequestFlags`, the flags of one
+request or socket), `person` (whom they are for), `middleware` (which puts them there),
+`lookup` (`get_flags`, which finds them), `dependencies` (``Depends(flags)``,
+`requires_flag`), `gates` (what that gives).
+"""
+
+from .connection import RequestFlags
+from .dependencies import FlagsDep, FlagsDependency, flags, requires_flag
+from .extension import ShipSilently
+from .gates import Gate, GateArguments
+from .lifespan import Lifespan
+from .lookup import get_flags
+from .middleware import FlagsMiddleware
+
+__all__ = [
+    "FlagsDep",
+    "FlagsDependency",
+    "FlagsMiddleware",
+    "Gate",
+    "GateArguments",
+    "Lifespan",
+    "RequestFlags",
+    "ShipSilently",
+    "flags",
+    "get_flags",
+    "requires_flag",
+]

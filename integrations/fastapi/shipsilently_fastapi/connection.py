@@ -1,0 +1,86 @@
+"""The flags of one request or socket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from starlette.requests import HTTPConnection
+
+from shipsilently_core import Context, Flags, ShipSilentlyClient
+
+from .person import UNKNOWN, Person
+
+if TYPE_CHECKING:
+    from .extension import ShipSilently
+
+__all__ = ["RequestFlags"]
+
+
+class RequestFlags(Flags):
+    """All flags of one request or socket: evaluated when the first is read, then the same.
+
+    As the core's `Flags`, and in addition the context is found out as late as that.
+    """
+
+    __slots__ = ("_person",)
+
+    def __init__(
+        self,
+        shipsilently: ShipSilently,
+        connection: HTTPConnection,
+        *,
+        context: Context | None = None,
+        client: ShipSilentlyClient | None = None,
+    ) -> None:
+        self._person = Person(shipsilently, connection, context, client)
+        super().__init__(self._person, UNKNOWN)  # type: ignore[arg-type]  # a property will do
+
+    @property
+    def context(self) -> Context:
+        """Whom these flags are evaluated for."""
+        return self._person.known() or UNKNOWN
+
+    @property
+    def client(self) -> ShipSilentlyClient:
+        """The client that evaluates them."""
+        return self._person.client
+
+    @property
+    def shipsilently(self) -> ShipSilently:
+        """What they were made by."""
+        return self._person.shipsilently
+
+    async def load(self) -> Self:
+        """Evaluate, unless that is done already; afterwards every verb answers from memory."""
+        await self._aseen()
+        return self
+
+    async def refresh(self) -> Self:
+        """See what a new request would see now: for sockets, which live long.
+
+        The context is found out anew, and where the client holds a fresh evaluation of
+        it nothing is asked; so this may be called for every message.
+        """
+        self._person.forget()
+        view = await self._person.aresolve(self._context)
+        self._view = None
+        self._rows = {}
+        self._keep(view)
+        return self
+
+    def on(self, connection: HTTPConnection) -> Self:
+        """The same flags, where a middleware may have given the connection a new scope."""
+        if self._view is None:
+            self._person.connection = connection
+        return self
+
+    def of(self, context: Context) -> RequestFlags:
+        """The flags of the same request for this context: these, unless they are another's."""
+        person = self._person
+        if self._view is None and person.context is None:
+            person.fix(context)
+        if person.context == context:
+            return self
+        return RequestFlags(
+            person.shipsilently, person.connection, context=context, client=person.client
+        )

@@ -1,0 +1,158 @@
+"""`ShipSilently`: the one client of an app, and whom it evaluates flags for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from threading import Lock
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+
+from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyClient
+
+from .connection import RequestFlags
+from .lifespan import Lifespan
+from .middleware import FlagsMiddleware
+
+__all__ = ["ShipSilently"]
+
+log = logging.getLogger("shipsilently")
+
+#: What a context function may give.
+GivenContext = Context | Mapping[str, Any] | None
+ContextFunction = Callable[[HTTPConnection], GivenContext | Awaitable[GivenContext]]
+
+
+class ShipSilently:
+    """The client of one app, or of several that share it.
+
+    Making one checks the settings and opens nothing: no thread, no socket. It starts
+    with the app's lifespan, and where none runs, with the first request.
+
+    ::
+
+        shipsilently = ShipSilently(context=lambda connection: {"userId": ...})
+        app = FastAPI(lifespan=shipsilently.lifespan)
+
+    Args:
+        config: The settings; or give them as keywords, as `Config` spells them. Left
+            out, key and address come from the environment.
+        context: Gives the attributes of whoever is at the other end of a request or a
+            socket; plain or ``async``. Called when the first flag is needed, at most
+            once for each. Left out, all are evaluated for the empty context; see also
+            `FlagsDependency.using`.
+        client: A client of your own, which stays yours to close; for sharing one, and
+            for tests.
+        settings: See `Config`.
+
+    Raises:
+        ConfigurationError: A setting is missing or wrong.
+    """
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        context: ContextFunction | None = None,
+        client: ShipSilentlyClient | None = None,
+        **settings: Any,
+    ) -> None:
+        if client is not None and (config is not None or settings):
+            given = "config" if config is not None else next(iter(settings))
+            raise ConfigurationError(given, "is given beside a client, which has its own")
+        if context is not None and not callable(context):
+            raise ConfigurationError("context", "must be a function that takes the connection")
+        self.context = context
+        self.lifespan = Lifespan(self)
+        self._given = client
+        self._made = None if client is not None else ShipSilentlyClient(config, **settings)
+        self._config = client.config if client is not None else self._own().config
+        self._lock = Lock()
+        self._running = 0
+        self._told = False
+
+    def __repr__(self) -> str:
+        return f"<ShipSilently {self._config.api_url}>"
+
+    @property
+    def client(self) -> ShipSilentlyClient:
+        """The client. After the lifespan has ended, it is a new one."""
+        if self._given is not None:
+            return self._given
+        if self._made is None:
+            # The lifespan has closed the last one, and the app lives again, as in tests.
+            with self._lock:
+                if self._made is None:
+                    self._made = ShipSilentlyClient(self._config)
+        return self._own()
+
+    @property
+    def config(self) -> Config:
+        """The settings, as checked."""
+        return self._config
+
+    def flags(
+        self, connection: HTTPConnection, *, client: ShipSilentlyClient | None = None
+    ) -> RequestFlags:
+        """New flags for one request or socket: nothing happens until the first is read.
+
+        Args:
+            connection: The request or socket.
+            client: Another client than its own, as that of the app around a mounted one.
+        """
+        return RequestFlags(self, connection, client=client)
+
+    def install(self, app: Starlette) -> None:
+        """Join an app: its lifespan, whatever it is, and its middleware. Once for each app.
+
+        Args:
+            app: A FastAPI or Starlette app that has not started yet.
+        """
+        if getattr(app.state, "shipsilently", None) is self:
+            return
+        app.state.shipsilently = self
+        app.router.lifespan_context = self.lifespan(inner=app.router.lifespan_context)
+        app.add_middleware(FlagsMiddleware, shipsilently=self)
+
+    def same_environment(self, other: ShipSilently) -> bool:
+        """Whether two apps ask the same service with the same key, and can share a client."""
+        mine, theirs = self._config, other.config
+        return (mine.api_url, mine.api_key) == (theirs.api_url, theirs.api_key)
+
+    def start(self) -> None:
+        """Start the client, for the lifespan. Returns at once and never raises."""
+        with self._lock:
+            self._running += 1
+        try:
+            self.client.start()
+        except Exception:
+            log.exception("the client could not be started; flags keep their defaults")
+
+    async def stop(self) -> None:
+        """Close the client with the last lifespan that uses it. Never raises."""
+        with self._lock:
+            self._running -= 1
+            if self._running or self._made is None:
+                return
+            client, self._made = self._made, None
+        try:
+            await client.aclose()
+        except Exception:
+            log.exception("the client could not be closed properly")
+
+    def tell_if_lazy(self) -> None:
+        """Say once that a request came before any lifespan."""
+        if self._running or self._told:
+            return
+        self._told = True
+        log.warning(
+            "the client starts with this request, since no lifespan of the app has run: give "
+            "the app lifespan=shipsilently.lifespan, or call shipsilently.install(app); in "
+            "tests, write `with TestClient(app) as client`"
+        )
+
+    def _own(self) -> ShipSilentlyClient:
+        assert self._made is not None
+        return self._made

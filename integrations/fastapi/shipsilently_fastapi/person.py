@@ -1,0 +1,144 @@
+"""Whoever is at the other end of a connection, found out when the first flag is needed."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+import anyio.from_thread
+from starlette.requests import HTTPConnection
+
+from shipsilently_core import Context, Failure, ShipSilentlyClient
+from shipsilently_core._evaluation import Evaluator, View
+
+if TYPE_CHECKING:
+    from .extension import ShipSilently
+
+__all__ = ["UNKNOWN", "Person"]
+
+#: Stands in while nobody knows whom to evaluate for. Never asked for, so never cached.
+UNKNOWN = Context({"shipsilently": "context not known"})
+
+
+class Person:
+    """Whoever is at the other end of a connection, for the core to evaluate for.
+
+    Attributes:
+        shipsilently: The client and the context function.
+        connection: The request or socket.
+        context: Whom for, once that is known.
+    """
+
+    __slots__ = ("_client", "_fixed", "connection", "context", "shipsilently")
+
+    def __init__(
+        self,
+        shipsilently: ShipSilently,
+        connection: HTTPConnection,
+        context: Context | None,
+        client: ShipSilentlyClient | None,
+    ) -> None:
+        self.shipsilently = shipsilently
+        self.connection = connection
+        self.context = context
+        self._fixed = context is not None
+        self._client = client
+
+    @property
+    def client(self) -> ShipSilentlyClient:
+        """The client as of the first use, to the end of this request."""
+        if self._client is None:
+            self.shipsilently.tell_if_lazy()
+            self._client = self.shipsilently.client
+        return self._client
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The client's."""
+        return self.client.evaluator
+
+    def fix(self, context: Context) -> None:
+        """It is known from elsewhere."""
+        self.context = context
+        self._fixed = True
+
+    def forget(self) -> None:
+        """It may have become another, or its context may have."""
+        if not self._fixed:
+            self.context = None
+
+    def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
+        """See `ShipSilentlyClient.resolve`."""
+        known = self.known()
+        if known is UNKNOWN:
+            return self._unknown(), True
+        if known is None:
+            self.client.resolve(UNKNOWN, may_block=False)
+            return self._unknown(), False
+        return self.client.resolve(known, may_block=may_block)
+
+    async def aresolve(self, context: Context) -> View:
+        """See `ShipSilentlyClient.aresolve`."""
+        person = self.context
+        if person is None:
+            given = self._call()
+            if inspect.isawaitable(given):
+                given = await self._settled(given)
+            person = self._know(given)
+        if person is UNKNOWN:
+            return self._unknown()
+        return await self.client.aresolve(person)
+
+    def known(self) -> Context | None:
+        """Whom for; ``None`` where it has to be awaited and cannot be here."""
+        if self.context is None:
+            given = self._call()
+            if inspect.isawaitable(given):
+                try:
+                    # In a thread of a plain endpoint, the event loop can be asked to.
+                    given = anyio.from_thread.run(self._settled, given)
+                except RuntimeError:
+                    if inspect.iscoroutine(given):
+                        given.close()
+                    return None
+            self._know(given)
+        return self.context
+
+    def _know(self, given: Any) -> Context:
+        # Another task of this request may have been faster: the first one's is everybody's.
+        if self.context is None:
+            self.context = self.evaluator.context(given)
+        return self.context
+
+    def _unknown(self) -> View:
+        # The client's words for what has not been evaluated.
+        return self.evaluator.known(UNKNOWN, Failure.TIMEOUT)
+
+    def _call(self) -> Any:
+        function = self.shipsilently.context
+        if function is None:
+            return None
+        try:
+            return function(self.connection)
+        except Exception as error:
+            return self._failed(error)
+
+    async def _settled(self, given: Awaitable[Any]) -> Any:
+        try:
+            return await given
+        except Exception as error:
+            return self._failed(error)
+
+    def _failed(self, error: Exception) -> Context:
+        # Where, and not what: the message may hold people's data.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        self.evaluator.notices.warn(
+            "context function",
+            "the context function raised %s (%s, line %s); what everybody gets is served",
+            type(error).__name__,
+            place.filename,
+            place.lineno,
+        )
+        return UNKNOWN
