@@ -91,9 +91,8 @@ def _until_told_to_stop() -> Iterator[None]:
 
     before = {number: signal.signal(number, stop) for number in watched}
     try:
-        with contextlib.suppress(KeyboardInterrupt):
-            yield
-            return
+        yield
+    except KeyboardInterrupt:
         click.echo("Stopped.")
     finally:
         for number, handler in before.items():

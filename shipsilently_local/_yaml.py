@@ -8,6 +8,7 @@ merge keys work; tags and duplicate keys are refused.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from .errors import FlagsFileError, Place, quoted
 __all__ = ["read_yaml", "write_yaml"]
 
 _PREFIX = "tag:yaml.org,2002:"
+_ODD_BREAKS = re.compile("[\x80-\x9f\u2028\u2029\ufeff]")
 
 
 class _Loader(yaml.SafeLoader):
@@ -91,5 +93,7 @@ def read_yaml(text: str, place: Place) -> Any:
 
 def write_yaml(raw: Mapping[str, Any]) -> str:
     """``raw`` as YAML that any reader, of 1.1 or 1.2, reads alike."""
-    text: str = yaml.dump(raw, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    # PyYAML leaves some line breaks of YAML 1.1 in plain sight, where they read as others.
+    plain = _ODD_BREAKS.search(json.dumps(raw, ensure_ascii=False)) is None
+    text: str = yaml.dump(raw, Dumper=_Dumper, sort_keys=False, allow_unicode=plain)
     return text

@@ -36,7 +36,8 @@ def listen(port: int) -> socket.socket:
     # the body of each answer would come 40 ms after its head.
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        if os.name == "posix":  # elsewhere it would let two programs share the port
+        # Elsewhere it would let two programs share the port.
+        if os.name == "posix":  # pragma: no branch
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((HOST, port))
         # SO_REUSEADDR lets two sockets be bound, but only one listen.

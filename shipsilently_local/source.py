@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -59,12 +59,18 @@ class FileSource:
     """Flags in a file. The first read must succeed; later the last good one stays.
 
     ``report`` is told, in one line each, when the file was reloaded, has become
-    wrong, and is right again.
+    wrong, and is right again. ``pause`` waits so many seconds.
     """
 
-    def __init__(self, path: str | os.PathLike[str], report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        report: Callable[[str], None],
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
         self.path = Path(path)
         self._report = report
+        self._pause = pause or threading.Event().wait
         self._content: bytes | None = read(path)
         self._problem: str | None = None
         self.flags: Mapping[str, Flag] = parse(self._content, path).flags
@@ -74,7 +80,7 @@ class FileSource:
         try:
             return self._reload()
         except FlagsFileError:
-            time.sleep(SETTLE)
+            self._pause(SETTLE)
         try:
             return self._reload()
         except FlagsFileError as error:

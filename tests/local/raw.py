@@ -18,9 +18,9 @@ def request(service: LocalService, path: str, body: Any, **headers: str) -> byte
         "X-API-Key": service.key,
         "Content-Type": "application/json",
         "Content-Length": str(len(content)),
-        **headers,
+        **{name.replace("_", "-"): value for name, value in headers.items()},
     }
-    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items())
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + content
 
 

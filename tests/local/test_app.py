@@ -105,9 +105,9 @@ def test_every_request_needs_the_key(
     service: LocalService, method: str, path: str, key: str | None
 ) -> None:
     """Without the right key there is a 401, which does not repeat any key."""
-    headers = {} if key is None else {"X-API-Key": key.encode()}
+    headers = {} if key is None else {b"X-API-Key": key.encode()}
     if key == "sk_local ":
-        headers = {"X-API-Key": b"sk_local\x7f"}  # spaces at the edges are HTTP's to remove
+        headers = {b"X-API-Key": b"sk_local\x7f"}  # spaces at the edges are HTTP's to remove
     answer = httpx.request(method, service.url + path, headers=headers)
     assert answer.status_code == 401
     assert answer.json()["error"] == "unauthorized"

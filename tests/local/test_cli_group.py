@@ -90,6 +90,11 @@ def test_the_version_is_the_distributions() -> None:
     assert (shown.exit_code, shown.output) == (0, f"shipsilently {__version__}\n")
 
 
+def test_the_names_are_known_without_an_import() -> None:
+    """Shell completion gets the names from the table."""
+    assert main.list_commands(click.Context(main)) == list(COMMANDS)
+
+
 def test_an_unknown_command_is_told() -> None:
     """A name that is no subcommand is a usage error."""
     shown = CliRunner().invoke(main, ["srve"])

