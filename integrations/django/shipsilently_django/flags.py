@@ -1,0 +1,281 @@
+"""`request.flags`: the flags of one request, for whoever is logged in when they are read."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple, Protocol, overload
+
+from django.core.exceptions import SynchronousOnlyOperation
+from django.http import HttpRequest
+
+from shipsilently_core import (
+    Context,
+    EvaluationResult,
+    Flags,
+    FlagValue,
+    ShipSilentlyError,
+)
+
+from .setup import Setup, get_client, get_setup
+from .users import acontext_of, context_of, on_event_loop
+
+__all__ = [
+    "FlagsRequest",
+    "ReadableFlags",
+    "RequestFlags",
+    "UnawaitedFlagsError",
+    "flags_of",
+    "is_on",
+]
+
+log = logging.getLogger("shipsilently")
+
+_NOBODY = Context()
+_UNAWAITED = (
+    "a flag was read in a coroutine before it was known for whom; write `await "
+    "request.flags.aevaluate_all()` first, or set PREFETCH"
+)
+
+
+class UnawaitedFlagsError(ShipSilentlyError):
+    """In DEBUG with ``RAISE_IN_DEBUG``: a plain read in a coroutine, with nothing awaited before.
+
+    In production what is best known is served, with a warning.
+    """
+
+
+class _Seen(NamedTuple):
+    """The core's flags, the user they are for, and whether plain reads may use them as they are."""
+
+    user: Any
+    flags: Flags
+    ready: bool
+
+
+class RequestFlags:
+    """All flags of one request; nothing happens until the first is read.
+
+    The context is made at the first read, so a view without flags costs no query, no
+    session access and no ``Vary``. When another user is put into the request, by a
+    login or by a token, the flags follow.
+
+    In async views ``await`` one of the verbs with the prefix ``a`` first; after that the
+    plain ones, and templates, answer from memory.
+    """
+
+    __slots__ = ("_request", "_seen")
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
+        self._seen: _Seen | None = None
+
+    @property
+    def context(self) -> Context:
+        """Whom these flags are evaluated for."""
+        return self._now().context
+
+    async def acontext(self) -> Context:
+        """`context`, waiting in a task."""
+        return (await self._there()).context
+
+    def evaluate_all(self) -> dict[str, EvaluationResult]:
+        """Every flag of the environment, by key; at most one attempt, then from memory."""
+        return self._now().evaluate_all()
+
+    async def aevaluate_all(self) -> dict[str, EvaluationResult]:
+        """`evaluate_all`, waiting in a task."""
+        return await (await self._there()).aevaluate_all()
+
+    @overload
+    def get(self, key: str, default: bool) -> bool: ...
+    @overload
+    def get(self, key: str, default: str) -> str: ...
+    @overload
+    def get(self, key: str, default: float) -> float: ...
+    @overload
+    def get(self, key: str, default: dict[str, Any]) -> dict[str, Any]: ...
+    @overload
+    def get(self, key: str, default: None = None) -> FlagValue: ...
+    def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
+        """The flag's value, or the default where there is none of the default's JSON type.
+
+        Args:
+            key: The flag.
+            default: Left out, the one declared in ``DEFAULTS``, else ``None``.
+        """
+        return self._now().get(key, *args, **kwargs)
+
+    @overload
+    async def aget(self, key: str, default: bool) -> bool: ...
+    @overload
+    async def aget(self, key: str, default: str) -> str: ...
+    @overload
+    async def aget(self, key: str, default: float) -> float: ...
+    @overload
+    async def aget(self, key: str, default: dict[str, Any]) -> dict[str, Any]: ...
+    @overload
+    async def aget(self, key: str, default: None = None) -> FlagValue: ...
+    async def aget(self, key: str, *args: Any, **kwargs: Any) -> Any:
+        """`get`, waiting in a task."""
+        return await (await self._there()).aget(key, *args, **kwargs)
+
+    @overload
+    def is_enabled(self, key: str) -> bool: ...
+    @overload
+    def is_enabled(self, key: str, *, default: bool) -> bool: ...
+    def is_enabled(self, key: str, **default: bool) -> bool:
+        """Whether the flag is on: its value is ``True``, not merely truthy.
+
+        Args:
+            key: The flag.
+            default: Left out, the one declared in ``DEFAULTS``, else ``False``.
+        """
+        return self._now().is_enabled(key, **default)
+
+    @overload
+    async def ais_enabled(self, key: str) -> bool: ...
+    @overload
+    async def ais_enabled(self, key: str, *, default: bool) -> bool: ...
+    async def ais_enabled(self, key: str, **default: bool) -> bool:
+        """`is_enabled`, waiting in a task."""
+        return await (await self._there()).ais_enabled(key, **default)
+
+    def detail(self, key: str, *default: FlagValue) -> EvaluationResult:
+        """The flag with the reason for its value, where that came from, and what went wrong."""
+        return self._now().detail(key, *default)
+
+    async def adetail(self, key: str, *default: FlagValue) -> EvaluationResult:
+        """`detail`, waiting in a task."""
+        return await (await self._there()).adetail(key, *default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._now()
+
+    def __repr__(self) -> str:
+        return f"<RequestFlags: {'not read yet' if self._seen is None else self._seen.flags!r}>"
+
+    def _user(self) -> Any:
+        # The attribute alone: to ask who it is would cost what is to be saved.
+        return self._request.__dict__.get("user")
+
+    def _now(self) -> Flags:
+        seen = self._seen
+        if seen is not None and seen.ready and seen.user is self._user():
+            return seen.flags
+        return self._resolve()
+
+    def _resolve(self) -> Flags:
+        user, setup, in_coroutine = self._user(), get_setup(), on_event_loop()
+        if in_coroutine and setup.loud:
+            raise UnawaitedFlagsError(_UNAWAITED)
+        try:
+            context = setup.client.flags(context_of(self._request, setup.options))
+        except SynchronousOnlyOperation:
+            _warn(setup, "unawaited", "%s; what is known was served", _UNAWAITED)
+            return setup.client.flags(_NOBODY)
+        except Exception as error:
+            context = _without_hook(setup, error)
+        return self._keep(user, context, ready=not in_coroutine)
+
+    async def _there(self) -> Flags:
+        seen, user = self._seen, self._user()
+        if seen is not None and seen.user is user:
+            if not seen.ready:
+                self._seen = seen._replace(ready=True)
+            return seen.flags
+        setup = get_setup()
+        try:
+            context = setup.client.flags(await acontext_of(self._request, setup.options))
+        except Exception as error:
+            context = _without_hook(setup, error)
+        return self._keep(user, context, ready=True)
+
+    def _keep(self, user: Any, flags: Flags, *, ready: bool) -> Flags:
+        seen = self._seen
+        if seen is not None and seen.flags.context == flags.context:
+            # Another thread or task of this request was first, or a new user is the same one.
+            flags, ready = seen.flags, ready or seen.ready
+        self._seen = _Seen(user, flags, ready)
+        return flags
+
+
+class ReadableFlags(Protocol):
+    """What can be asked for a flag: `RequestFlags`, the core's `Flags`, or neither of them."""
+
+    def get(self, key: str, /) -> Any:
+        """The flag's value."""
+        ...
+
+    def is_enabled(self, key: str, /) -> bool:
+        """Whether the flag is on."""
+        ...
+
+    def evaluate_all(self) -> dict[str, EvaluationResult]:
+        """Every flag."""
+        ...
+
+
+class KnownFlags:
+    """The flags where there is no request: what is known of everybody, without asking."""
+
+    def get(self, key: str, /, *default: Any) -> Any:
+        """The flag's value for nobody in particular, else the default."""
+        return get_client().get(key, *default)
+
+    def is_enabled(self, key: str, /) -> bool:
+        """Whether the flag is on for nobody in particular."""
+        return self.get(key) is True
+
+    def evaluate_all(self) -> dict[str, EvaluationResult]:
+        """Every flag that is known."""
+        return get_client().get_all()
+
+
+class FlagsRequest(HttpRequest):
+    """For annotations: a request that has passed `FlagsMiddleware`."""
+
+    flags: RequestFlags
+
+
+def flags_of(request: Any) -> RequestFlags:
+    """The request's flags, attached here where no middleware has done it."""
+    flags = getattr(request, "flags", None)
+    if not isinstance(flags, RequestFlags):
+        # Django REST framework hands its views a request around the request.
+        inner = getattr(request, "_request", request)
+        flags = RequestFlags(inner)
+        inner.flags = flags
+    return flags
+
+
+def is_on(flags: ReadableFlags, key: object, expected: object = True) -> bool:
+    """Whether a flag has the value that a tag or a decorator asks for.
+
+    ``True`` and ``False`` ask whether it is on; anything else is compared by value and
+    JSON type, so that ``1`` is not ``True``.
+    """
+    if not isinstance(key, str):
+        return False
+    if isinstance(expected, bool):
+        return flags.is_enabled(key) is expected
+    value = flags.get(key)
+    return not isinstance(value, bool) and bool(value == expected)
+
+
+def _without_hook(setup: Setup, error: Exception) -> Flags:
+    """The flags of nobody in particular, after the context hook has raised."""
+    if setup.loud:
+        raise error
+    log.debug("the context hook raised", exc_info=error)
+    _warn(
+        setup,
+        "context hook",
+        "the request's context could not be made (%s); flags are served as for nobody in "
+        "particular",
+        type(error).__name__,
+    )
+    return setup.client.flags(_NOBODY)
+
+
+def _warn(setup: Setup, kind: str, message: str, *values: object) -> None:
+    setup.client.evaluator.notices.warn(f"django {kind}", message, *values)

@@ -1,0 +1,255 @@
+"""The dictionary `SHIPSILENTLY` of Django's settings: read through one table, checked."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.module_loading import import_string
+
+from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyClient
+
+__all__ = ["Attribute", "Options", "Problem", "Reading", "read_options"]
+
+ContextHook = Callable[[HttpRequest], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of the user that goes into the context.
+
+    Attributes:
+        name: What the service calls it.
+        path: Where it is found, from the user on.
+    """
+
+    name: str
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is Django's own in the settings; the other names are those of the core's `Config`.
+
+    Attributes:
+        client: A client of your own, or a function that makes one, in place of every
+            setting of the core.
+        context: Makes a request's context; plain or async. ``None``: the user's pk as ``userId``.
+        attributes: More of the user for the context; ``None`` of it without being named.
+        anonymous_id: Where a visitor's stable id is kept: ``"session"``, ``"cookie"`` or nowhere.
+        prefetch: Under ASGI, evaluate before the view runs.
+        exclude_paths: Beginnings of paths on which nothing is prefetched.
+        client_flags: Patterns of the flags that may reach a browser.
+        raise_in_debug: With ``DEBUG``, raise what a request would otherwise survive.
+        offline: Ask no service. ``None``: only while Django's tests run.
+    """
+
+    client: ShipSilentlyClient | Callable[[], ShipSilentlyClient] | None = None
+    context: ContextHook | None = None
+    attributes: tuple[Attribute, ...] = ()
+    anonymous_id: str | None = None
+    prefetch: bool = False
+    exclude_paths: tuple[str, ...] = ()
+    client_flags: tuple[str, ...] = ()
+    raise_in_debug: bool = False
+    offline: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with the settings.
+
+    Attributes:
+        code: The id of the system check, without the app's name.
+        text: The setting, and what is wrong with it; never its value.
+        hint: What to do about it.
+    """
+
+    code: str
+    text: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The settings as far as they are right, and what is wrong with the rest.
+
+    Attributes:
+        options: Django's own.
+        config: The client's; ``None`` where its key or its address is missing or wrong.
+        problems: In the order in which they were found.
+    """
+
+    options: Options
+    config: Config | None
+    problems: tuple[Problem, ...] = field(default=())
+
+
+def read_options(given: object) -> Reading:
+    """Read the settings; what is wrong with them is told, never raised."""
+    if not isinstance(given, Mapping):
+        text = f"SHIPSILENTLY must be a dictionary, not {type(given).__name__}"
+        return Reading(Options(), None, (Problem("E004", text),))
+    problems: list[Problem] = []
+    own: dict[str, Any] = {}
+    core: dict[str, Any] = {}
+    for given_name, value in given.items():
+        name = str(given_name).upper()
+        if name in _READERS:
+            own[name.lower()] = _own(name, value, problems)
+        elif name in _CORE:
+            core[name] = value
+        else:
+            problems.append(_unknown(str(given_name)))
+    options = replace(Options(), **own)
+    if options.client is not None:
+        if core:
+            text = f"SHIPSILENTLY[{next(iter(core))!r}] has no effect beside CLIENT"
+            problems.append(Problem("E003", text, "Give it to the client instead."))
+        return Reading(options, None, tuple(problems))
+    return Reading(options, _config(core, problems), tuple(problems))
+
+
+def _own(name: str, value: Any, problems: list[Problem]) -> Any:
+    read, otherwise = _READERS[name]
+    try:
+        return read(value)
+    except _WrongError as error:
+        problems.append(Problem("E003", f"SHIPSILENTLY[{name!r}] {error}"))
+        return otherwise
+
+
+def _unknown(name: str) -> Problem:
+    near = difflib.get_close_matches(name.upper(), [*_READERS, *_CORE], n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(sorted(_NAMES))}."
+    return Problem("E002", f"SHIPSILENTLY[{name!r}] is not a setting", hint)
+
+
+def _config(core: dict[str, Any], problems: list[Problem]) -> Config | None:
+    """The client's settings without those that are wrong.
+
+    A wrong key or address is not left out: the client would talk to somebody else.
+    """
+    right: dict[str, Any] = {}
+    for name, value in core.items():
+        try:
+            checked = _imported(value) if name.startswith("ON_") else value
+            Config.from_mapping({**_PLACEHOLDERS, name: checked})
+        except (ConfigurationError, _WrongError) as error:
+            if name not in _PLACEHOLDERS:
+                problems.append(Problem("E003", _told(name, error)))
+        else:
+            right[name] = checked
+    for name in _PLACEHOLDERS.keys() & core.keys():
+        right[name] = core[name]
+    try:
+        return Config.from_mapping(right)
+    except ConfigurationError as error:
+        setting = error.setting.partition(" ")[0].upper()
+        code = "E001" if setting == "API_KEY" else "E003"
+        problems.append(Problem(code, _told(setting, error), _HINTS.get(setting, "")))
+        return None
+
+
+def _told(name: str, error: Exception) -> str:
+    if not isinstance(error, ConfigurationError):
+        return f"SHIPSILENTLY[{name!r}] {error}"
+    inner = error.setting.lower().removeprefix(name.lower())
+    return f"SHIPSILENTLY[{name!r}]{inner} {error.problem}"
+
+
+class _WrongError(Exception):
+    """A setting is wrong; says how, to be read after the setting's name."""
+
+
+def _imported(value: Any) -> Any:
+    """What a dotted path names; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return import_string(value)
+    except ImportError as error:
+        raise _WrongError(f"cannot be imported: {error}") from None
+
+
+def _context(value: Any) -> ContextHook | None:
+    hook = _imported(value)
+    if hook is not None and not callable(hook):
+        raise _WrongError("must be a callable that takes a request, or the dotted path of one")
+    return hook  # type: ignore[no-any-return]
+
+
+def _client(value: Any) -> Any:
+    client = _imported(value)
+    if client is not None and not isinstance(client, ShipSilentlyClient) and not callable(client):
+        raise _WrongError("must be a ShipSilentlyClient, a callable that makes one, or its path")
+    return client
+
+
+def _attributes(value: Any) -> tuple[Attribute, ...]:
+    found = []
+    for text in _strings(value):
+        name, _, path = text.partition(":")
+        parts = tuple((path or name).split("."))
+        if not name or not all(part.isidentifier() for part in parts):
+            raise _WrongError('must hold names such as "email" or "plan:profile.plan"')
+        found.append(Attribute(name, parts))
+    return tuple(found)
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+        raise _WrongError("must be a list of strings")
+    return tuple(value)
+
+
+def _paths(value: Any) -> tuple[str, ...]:
+    paths = _strings(value)
+    if not all(path.startswith("/") for path in paths):
+        raise _WrongError('must hold beginnings of paths, each starting with "/"')
+    return paths
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _WrongError("must be True or False")
+    return value
+
+
+def _optional_flag(value: Any) -> bool | None:
+    return None if value is None else _flag(value)
+
+
+def _anonymous_id(value: Any) -> str | None:
+    if value not in (None, "session", "cookie"):
+        raise _WrongError('must be "session", "cookie" or None')
+    return value  # type: ignore[no-any-return]
+
+
+def nobody(request: HttpRequest) -> Context:
+    """The context in place of a hook that cannot be used: nobody in particular."""
+    return Context()
+
+
+#: Django's own settings: how each is read, and what stands in for one that is wrong.
+_READERS: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "ANONYMOUS_ID": (_anonymous_id, None),
+    "ATTRIBUTES": (_attributes, ()),
+    "CLIENT": (_client, None),
+    "CLIENT_FLAGS": (_strings, ()),
+    "CONTEXT": (_context, nobody),
+    "EXCLUDE_PATHS": (_paths, ()),
+    "OFFLINE": (_optional_flag, None),
+    "PREFETCH": (_flag, False),
+    "RAISE_IN_DEBUG": (_flag, False),
+}
+_CORE = frozenset(item.name.upper() for item in fields(Config))
+_NAMES = _CORE | _READERS.keys()
+_PLACEHOLDERS = {"API_KEY": "placeholder", "API_URL": "http://localhost"}
+_HINTS = {
+    "API_KEY": "Set SHIPSILENTLY = {'API_KEY': ...}, or the environment variable "
+    "SHIPSILENTLY_API_KEY, to the SDK key of one environment.",
+}

@@ -1,0 +1,114 @@
+"""What this process uses: its options and its one client, made when first used."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.core import mail
+
+from shipsilently_core import Config, ShipSilentlyClient
+
+from .options import Options, Reading, read_options
+
+__all__ = ["Setup", "get_client", "get_setup", "reset_setup"]
+
+log = logging.getLogger("shipsilently")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The options and the client that belong together.
+
+    Attributes:
+        options: Django's own settings.
+        client: The process's client.
+        ours: Whether it was made here and is to be closed here.
+    """
+
+    options: Options
+    client: ShipSilentlyClient
+    ours: bool = True
+
+    @property
+    def loud(self) -> bool:
+        """Whether what a request would survive is raised instead."""
+        return self.options.raise_in_debug and settings.DEBUG
+
+
+# At most one entry. `setdefault` publishes it without a lock, which a fork could leave held.
+_made: dict[str, Setup] = {}
+
+
+def get_setup() -> Setup:
+    """The process's setup; never raises."""
+    return _made.get("setup") or _made.setdefault("setup", _make())
+
+
+def get_client() -> ShipSilentlyClient:
+    """The process's client, made from ``SHIPSILENTLY`` when first asked for.
+
+    With broken settings it is one that asks no service and serves the declared defaults.
+    """
+    return get_setup().client
+
+
+def reset_setup() -> None:
+    """Forget options and client, so that changed settings count."""
+    setup = _made.pop("setup", None)
+    if setup is not None and setup.ours:
+        setup.client.close()
+
+
+def _make() -> Setup:
+    reading = read_options(getattr(settings, "SHIPSILENTLY", {}))
+    for problem in reading.problems:
+        log.error("%s; see `manage.py check`", problem.text)
+    options = reading.options
+    if isinstance(options.client, ShipSilentlyClient):
+        return Setup(options, options.client, ours=False)
+    if options.client is not None:
+        return Setup(options, _called(options) or _offline(None))
+    if reading.config is None or _wants_offline(options):
+        return Setup(options, _offline(_defaults_of(reading)))
+    return Setup(options, ShipSilentlyClient(reading.config))
+
+
+def _called(options: Options) -> ShipSilentlyClient | None:
+    make = options.client
+    try:
+        client = make() if callable(make) else None
+    except Exception:
+        log.exception("SHIPSILENTLY['CLIENT'] raised; defaults are served")
+        return None
+    if isinstance(client, ShipSilentlyClient):
+        return client
+    log.error("SHIPSILENTLY['CLIENT'] made no ShipSilentlyClient; defaults are served")
+    return None
+
+
+def _wants_offline(options: Options) -> bool:
+    if options.offline is None:
+        # Django's tests catch mails here. They are not to depend on a service, nor to change it.
+        return hasattr(mail, "outbox")
+    return options.offline
+
+
+def _defaults_of(reading: Reading) -> Config | None:
+    if reading.config is not None:
+        return reading.config
+    given = getattr(settings, "SHIPSILENTLY", None)
+    if isinstance(given, dict) and "DEFAULTS" in given:
+        # The key or the address is wrong; the defaults may be right all the same.
+        return read_options({**_ANYWHERE, "DEFAULTS": given["DEFAULTS"]}).config
+    return None
+
+
+def _offline(config: Config | None) -> ShipSilentlyClient:
+    client = ShipSilentlyClient(config or Config.from_mapping(_ANYWHERE))
+    client.close()
+    return client
+
+
+_ANYWHERE = {"API_KEY": "none", "API_URL": "http://localhost"}

@@ -1,0 +1,110 @@
+"""Whom a request's flags are evaluated for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from django.core.exceptions import ObjectDoesNotExist, SynchronousOnlyOperation
+from django.http import HttpRequest
+from django.utils.functional import LazyObject, empty
+
+from .options import Attribute, Options
+from .setup import get_setup
+
+__all__ = ["adefault_context", "default_context"]
+
+Attributes = dict[str, Any]
+
+
+def default_context(request: HttpRequest) -> Attributes:
+    """The context without a hook of your own; also for use in one.
+
+    For an authenticated user: the pk as ``userId``, and what ``ATTRIBUTES`` names. For
+    anybody else: nothing. Anonymous visitors cost no query.
+    """
+    return attributes_of(getattr(request, "user", None), get_setup().options)
+
+
+async def adefault_context(request: HttpRequest) -> Attributes:
+    """`default_context`, waiting in a task."""
+    user, options = await _auser(request), get_setup().options
+    try:
+        return attributes_of(user, options)
+    except SynchronousOnlyOperation:
+        # An attribute is behind a query.
+        return await sync_to_async(attributes_of)(user, options)
+
+
+def attributes_of(user: Any, options: Options) -> Attributes:
+    """What the service is told of a user."""
+    if user is None or not user.is_authenticated:
+        return {}
+    found: Attributes = {"userId": str(user.pk)}
+    for attribute in options.attributes:
+        found[attribute.name] = _value(user, attribute)
+    return found
+
+
+def _value(user: Any, attribute: Attribute) -> Any:
+    value = user
+    for part in attribute.path:
+        try:
+            value = getattr(value, part, None)
+        except ObjectDoesNotExist:
+            return None
+        if callable(value):
+            value = value()
+    return value
+
+
+async def _auser(request: HttpRequest) -> Any:
+    user = getattr(request, "user", None)
+    waiting = isinstance(user, LazyObject) and user._wrapped is empty
+    if waiting and hasattr(request, "auser"):
+        return await request.auser()
+    # Somebody has put a user here: a login during this request, or a token's owner.
+    return user
+
+
+def context_of(request: HttpRequest, options: Options) -> Any:
+    """The request's context, by the hook where there is one.
+
+    Raises:
+        SynchronousOnlyOperation: It takes a query or an async hook, and this is a coroutine.
+    """
+    hook = options.context
+    if hook is None:
+        return default_context(request)
+    if not is_async(hook):
+        return hook(request)
+    if on_event_loop():
+        raise SynchronousOnlyOperation("the CONTEXT hook is async")
+    return async_to_sync(hook)(request)
+
+
+async def acontext_of(request: HttpRequest, options: Options) -> Any:
+    """`context_of`, waiting in a task; a plain hook runs in a thread."""
+    hook = options.context
+    if hook is None:
+        return await adefault_context(request)
+    if is_async(hook):
+        return await hook(request)
+    return await sync_to_async(hook)(request)
+
+
+def on_event_loop() -> bool:
+    """Whether this is a coroutine, where waiting would stop every other request."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def is_async(function: Any) -> bool:
+    """Whether calling this gives something to await; knows objects with an async ``__call__``."""
+    return iscoroutinefunction(function) or iscoroutinefunction(
+        getattr(type(function), "__call__", None)  # noqa: B004  # is it async, not: is it there
+    )

@@ -1,0 +1,1 @@
+"""The Django integration: `conftest` and `site` are what its test modules share."""
