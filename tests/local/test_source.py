@@ -81,12 +81,11 @@ def test_a_wrong_file_keeps_the_last_good_flags(path: Path, wrong: str) -> None:
     assert len(told) == 3
 
 
-def test_a_file_wrong_for_a_moment_is_not_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_wrong_for_a_moment_is_not_told(path: Path) -> None:
     """An editor in the middle of saving causes no alarm."""
     told: list[str] = []
-    source = FileSource(path, told.append)
+    source = FileSource(path, told.append, pause=lambda seconds: path.write_text(TWO))
     path.write_text("")
-    monkeypatch.setattr("shipsilently_local.source.time.sleep", lambda _: path.write_text(TWO))
     assert source.refresh()
     assert told == [f"{path}: reloaded, 2 flags."]
 
