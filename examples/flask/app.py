@@ -15,7 +15,6 @@ PLANS = {"ada": "pro", "bob": "free"}
 shipsilently = ShipSilently(
     api_url=os.environ.get("SHIPSILENTLY_API_URL", "http://127.0.0.1:4400"),
     api_key=os.environ.get("SHIPSILENTLY_API_KEY", "sk_local"),
-    max_age=float(os.environ.get("SHIPSILENTLY_MAX_AGE", "0")),
 )
 shop = Blueprint("shop", __name__)
 beta = Blueprint("beta", __name__, url_prefix="/beta")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any
 
 from flask import Flask
@@ -52,11 +52,11 @@ def read_settings(app: Flask, given: Mapping[str, Any], *, ready_client: bool) -
     Raises:
         ConfigurationError: A value is wrong, or a name unknown; names the key.
     """
-    table = _OWN if ready_client else {**_CORE, **_OWN}
     places = _gather(app, given)
-    for name, default in table.items():
-        app.config.setdefault(_key(name), default)
-    values = {name: app.config[_key(name)] for name in table}
+    table = _OWN if ready_client else {**_CORE, **_OWN}
+    values = {
+        name: app.config.setdefault(_key(name), _default(item)) for name, item in table.items()
+    }
     try:
         config = None
         if not ready_client:
@@ -76,14 +76,14 @@ def _gather(app: Flask, given: Mapping[str, Any]) -> dict[str, str]:
         if key.startswith(f"{PREFIX}_"):
             _check_known(key, key.removeprefix(f"{PREFIX}_").lower(), known, _key)
     places: dict[str, str] = {}
-    sources: list[tuple[Mapping[str, Any], Callable[[str], str]]] = [
-        (group, lambda key: f"{PREFIX}[{key!r}]"),
-        (given, lambda key: f"ShipSilently({key}=…)"),
+    sources: list[tuple[Mapping[str, Any], Callable[[str], str], Callable[[str], str]]] = [
+        (group, lambda key: f"{PREFIX}[{key!r}]", str.upper),
+        (given, lambda key: f"ShipSilently({key}=…)", str.lower),
     ]
-    for source, spell in sources:
+    for source, spell, suggest in sources:
         for key, value in source.items():
             name = str(key).lower()
-            _check_known(spell(key), name, known, lambda near: near.upper())
+            _check_known(spell(key), name, known, suggest)
             if _key(name) not in app.config:
                 app.config[_key(name)] = value
                 places[name] = spell(key)
@@ -109,10 +109,9 @@ def _renamed(error: ConfigurationError, places: Mapping[str, str]) -> Configurat
     return ConfigurationError(places.get(name, _key(name)) + rest, error.problem)
 
 
-def _core_default(item: Any) -> Any:
-    if item.default is not MISSING:
-        return item.default
-    return item.default_factory()
+def _default(item: Field[Any]) -> Any:
+    # Made anew for each app, which may change what is in its configuration.
+    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
 def _keys(name: str, value: Any) -> tuple[str, ...]:
@@ -141,10 +140,8 @@ def _whole_seconds(name: str, value: Any) -> int:
     raise ConfigurationError(name, "must be a whole number of seconds, more than 0")
 
 
-_CORE: dict[str, Any] = {item.name: _core_default(item) for item in fields(Config)}
-_OWN: dict[str, Any] = {
-    item.name: item.default for item in fields(Settings) if item.default is not MISSING
-}
+_CORE = {item.name: item for item in fields(Config)}
+_OWN = {item.name: item for item in fields(Settings) if item.name != "config"}
 _CHECKS: tuple[tuple[str, Callable[[str, Any], Any]], ...] = (
     ("client_flags", _keys),
     ("anonymous_id", _place),

@@ -30,9 +30,9 @@ def with_visitor(
     Nothing is set before a flag is read, and nothing for a context that names a user.
     A ready `Context` is taken as it is.
     """
-    if settings.anonymous_id is None or isinstance(given, Context):
-        return given
     context = {} if given is None else given
+    if settings.anonymous_id is None or not isinstance(context, Mapping):
+        return given
     if context.get("userId", context.get("user_id")) is not None:
         return given
     in_session = settings.anonymous_id == "session"

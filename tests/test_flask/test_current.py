@@ -1,0 +1,171 @@
+"""This request's flags: when they are made, where they are kept, and who sees the same ones."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from flask import Flask, Response, copy_current_request_context, g, stream_with_context
+from shipsilently_flask import flags
+
+from shipsilently_core import Flags
+from shipsilently_core.testing import ScriptedService
+
+from .apps import bare_app, for_user, in_thread, make_app
+
+
+def count(app: Flask) -> int:
+    """How many evaluations the app's service was asked for."""
+    return len(app.service.requests)  # type: ignore[attr-defined]  # put there by the fixture
+
+
+@pytest.fixture
+def app() -> Flask:
+    """An app on a service that tells everybody who they are."""
+    service = ScriptedService(for_user)
+    made = make_app(service)
+    made.service = service  # type: ignore[attr-defined]  # for `count`
+    return made
+
+
+def test_the_proxy_stands_for_the_requests_flags(app: Flask) -> None:
+    """Inside a request `flags` is a `Flags` and has all of its verbs."""
+    with app.test_request_context(headers={"User": "ada"}):
+        assert isinstance(flags, Flags)
+        assert flags.get("me", "") == "ada"
+        assert flags.is_enabled("on")
+        assert flags.detail("me", "").source == "server"
+        assert set(flags.evaluate_all()) == {"me", "on"}
+        assert "me" in flags
+        assert "nothing" not in flags
+
+
+def test_a_request_is_evaluated_once(app: Flask) -> None:
+    """All reads of one request share one evaluation, and another user's request has its own."""
+
+    @app.get("/")
+    def page() -> str:
+        return "".join(str(flags.get("me", "")) for _ in range(3))
+
+    client = app.test_client()
+    assert client.get("/", headers={"User": "a"}).text == "aaa"
+    assert count(app) == 1
+    assert client.get("/", headers={"User": "b"}).text == "bbb"
+    assert count(app) == 2
+
+
+def test_requests_inside_a_pushed_app_context_do_not_share_flags(app: Flask) -> None:
+    """With an app context around them, as tests like to have, each request is its own user's."""
+    app.add_url_rule("/", view_func=lambda: flags.get("me", ""), endpoint="me")
+    client = app.test_client()
+    with app.app_context():
+        assert flags.get("me", "") == "nobody"
+        seen = [client.get("/", headers={"User": name}).text for name in ("ada", "bob")]
+        assert seen == ["ada", "bob"]
+        assert flags.get("me", "") == "nobody"
+
+
+def test_an_app_context_is_enough(app: Flask) -> None:
+    """In a script flags are evaluated for what the loader says without a request, and kept."""
+    with app.app_context():
+        assert flags.get("me", "") == "nobody"
+        assert flags.get("me", "") == "nobody"
+        assert any("shipsilently" in name for name in g)
+    assert count(app) == 1
+
+
+def test_outside_any_context_the_error_names_the_way(app: Flask) -> None:
+    """Without an app context a read is an error that says how to get one."""
+    with pytest.raises(RuntimeError, match=r"app\.app_context\(\).*copy_current_request_context"):
+        flags.get("me", "")
+    assert "unbound" in repr(flags)
+
+
+def test_an_app_without_the_extension_is_named() -> None:
+    """In an app that was never set up a read is an error that names the app and the call."""
+    with (
+        bare_app("forgotten").app_context(),
+        pytest.raises(RuntimeError, match=r"'forgotten'.*init_app"),
+    ):
+        flags.get("me", "")
+
+
+def test_a_bare_thread_has_no_flags_and_a_copied_context_has_the_requests(app: Flask) -> None:
+    """A thread sees this request's flags with Flask's own copy of the context, without another
+    evaluation, and a clear error without it."""
+    with app.test_request_context(headers={"User": "ada"}):
+        mine = flags.get("me", "")
+        copied = copy_current_request_context(lambda: flags.get("me", ""))
+        assert (mine, in_thread(copied)) == ("ada", "ada")
+        with (
+            ThreadPoolExecutor(1) as pool,
+            pytest.raises(RuntimeError, match="belong to a request"),
+        ):
+            pool.submit(lambda: flags.get("me", "")).result()
+    assert count(app) == 1
+
+
+def test_threads_of_one_request_agree_on_its_flags(app: Flask) -> None:
+    """Threads that all read first still get one and the same object."""
+    with app.test_request_context(headers={"User": "ada"}):
+        read = [copy_current_request_context(lambda: id(flags.context)) for _ in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            assert len({future.result() for future in [pool.submit(one) for one in read]}) == 1
+
+
+def test_a_stream_has_the_requests_flags(app: Flask) -> None:
+    """A streamed body sees the flags of its request, evaluated once."""
+
+    @app.get("/")
+    def page() -> Response:
+        first = flags.get("me", "")
+
+        def body() -> Any:
+            yield first
+            yield flags.get("me", "")
+
+        return Response(stream_with_context(body()))
+
+    assert app.test_client().get("/", headers={"User": "ada"}).text == "adaada"
+    assert count(app) == 1
+
+
+def test_a_stream_may_be_the_first_to_read(app: Flask) -> None:
+    """A body that reads the first flag of its request after the headers have left works."""
+
+    @app.get("/")
+    def page() -> Response:
+        def body() -> Any:
+            yield flags.get("me", "")
+
+        return Response(stream_with_context(body()))
+
+    assert app.test_client().get("/", headers={"User": "ada"}).text == "ada"
+
+
+def test_async_views_read_in_both_ways(app: Flask) -> None:
+    """In an async view plain reads wait for the service and awaitable ones do, too."""
+
+    @app.get("/plain")
+    async def plain() -> str:
+        return flags.get("me", "")
+
+    @app.get("/awaited")
+    async def awaited() -> str:
+        return await flags.aget("me", "") + str(await flags.ais_enabled("on"))
+
+    client = app.test_client()
+    assert client.get("/plain", headers={"User": "ada"}).text == "ada"
+    assert client.get("/awaited", headers={"User": "bob"}).text == "bobTrue"
+    assert count(app) == 2
+
+
+def test_flags_stay_as_they_were_for_the_whole_request(app: Flask) -> None:
+    """A change at the service during a request is seen by the next one only."""
+
+    @app.get("/")
+    def page() -> str:
+        first = flags.get("me", "")
+        app.service.set({"me": "changed"})  # type: ignore[attr-defined]  # see `app`
+        return first + flags.get("me", "")
+
+    assert app.test_client().get("/", headers={"User": "ada"}).text == "adaada"
