@@ -308,7 +308,7 @@ class ShipSilentlyClient:
                 For loops that serve one request only, as Flask's do.
             attributes: See `Context`.
         """
-        given = Context(context, **attributes) if attributes else context  # type: ignore[arg-type]
+        given = Context(context, **attributes) if attributes else context
         return Flags(self, self.evaluator.context(given), may_block=block_event_loop)
 
     def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:

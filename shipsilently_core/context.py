@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from msgspec.json import Encoder
+from msgspec.json import Encoder, decode
 
 __all__ = ["Context"]
 
@@ -46,13 +46,12 @@ class Context:
     body: bytes
     dropped: tuple[str, ...]
 
-    def __init__(self, attributes: Mapping[str, Any] | None = None, /, **named: Any) -> None:
-        given: Any = attributes
-        if named:
-            given = {**attributes, **named} if isinstance(attributes, Mapping) else named
-        elif given is None:
-            given = {}
-        self.body, self.dropped = _to_wire(given)
+    def __init__(
+        self, attributes: Context | Mapping[str, Any] | None = None, /, **named: Any
+    ) -> None:
+        given, lost = _attributes(attributes)
+        self.body, dropped = _to_wire(given | named)
+        self.dropped = lost + dropped
 
     @classmethod
     def of(cls, given: Context | Mapping[str, Any] | None) -> Context:
@@ -72,9 +71,22 @@ class Context:
         return f"<Context of {len(self.body)} bytes>"
 
 
-def _to_wire(given: Any) -> tuple[bytes, tuple[str, ...]]:
-    if not isinstance(given, Mapping):
-        return b"{}", (f"the whole context, a {type(given).__name__}",)
+def _attributes(given: Any) -> tuple[dict[Any, Any], tuple[str, ...]]:
+    """What was given, as a dictionary, and what could not be taken of it."""
+    if given is None:
+        return {}, ()
+    if isinstance(given, Context):
+        return decode(given.body), given.dropped
+    if isinstance(given, Mapping):
+        try:
+            return dict(given), ()
+        except Exception:
+            # Somebody's own mapping raised: the context is lost, the request not.
+            return {}, (f"the whole context, a {type(given).__name__}",)
+    return {}, (f"the whole context, a {type(given).__name__}",)
+
+
+def _to_wire(given: dict[Any, Any]) -> tuple[bytes, tuple[str, ...]]:
     plain: dict[str, Any] = {}
     dropped: list[str] = []
     for name, value in given.items():
@@ -122,9 +134,7 @@ def _plain_or_raise(value: Any) -> Any:
         inner = value.value
         return inner if type(inner) in _SIMPLE else _plain_or_raise(inner)
     if isinstance(value, str):
-        return str(value)
-    if isinstance(value, bool):
-        return bool(value)
+        return str.__str__(value)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -136,7 +146,8 @@ def _plain_or_raise(value: Any) -> Any:
     if isinstance(value, (date, time)):
         return value.isoformat()
     if any(kind.__name__ in _LAZY_STRINGS for kind in type(value).__mro__):
-        return str(value)
+        # What that gives may be a kind of string of the framework's own.
+        return str.__str__(str(value))
     return _NOTHING
 
 
