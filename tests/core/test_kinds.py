@@ -1,0 +1,65 @@
+"""The JSON type of a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shipsilently_core._kinds import fits, unshared
+
+VALUES: dict[str, list[Any]] = {
+    "bool": [True, False],
+    "number": [0, 1, 1.0, 1.5, -3],
+    "string": ["", "1", "true"],
+    "object": [{}, {"a": 1}],
+    "array": [[], [1]],
+    "null": [None],
+}
+PAIRS = [
+    (value, default, kind == other)
+    for kind, values in VALUES.items()
+    for value in values
+    for other, defaults in VALUES.items()
+    for default in defaults
+    if other != "null"
+]
+
+
+class Text(str):
+    pass
+
+
+class Number(int):
+    pass
+
+
+@pytest.mark.parametrize(("value", "default", "same"), PAIRS)
+def test_only_a_value_of_the_defaults_type_fits(value: Any, default: Any, same: bool) -> None:
+    """True is no number, 1 no boolean, and null none of them."""
+    assert fits(value, default) is same
+
+
+@pytest.mark.parametrize("value", [v for values in VALUES.values() for v in values], ids=repr)
+def test_a_default_of_none_takes_everything(value: Any) -> None:
+    """Without an expectation every value fits."""
+    assert fits(value, None)
+
+
+def test_subclasses_count_as_their_json_type() -> None:
+    """A caller's own kind of string or number is a string or number."""
+    assert fits("x", Text("y"))
+    assert fits(1.5, Number(1))
+    assert not fits(True, Number(1))
+    assert not fits(1, Text("1"))
+    assert not fits("x", object())
+
+
+def test_a_copy_shares_no_container() -> None:
+    """Objects and arrays are copied to the bottom, everything else stays what it is."""
+    value: dict[str, Any] = {"a": [{"b": 1}], "c": "x"}
+    copy = unshared(value)
+    assert copy == value
+    copy["a"][0]["b"] = 2
+    assert value == {"a": [{"b": 1}], "c": "x"}
+    assert unshared("x") == "x"
