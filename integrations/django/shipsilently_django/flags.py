@@ -202,7 +202,7 @@ class RequestFlags:
 class ReadableFlags(Protocol):
     """What can be asked for a flag: `RequestFlags`, the core's `Flags`, or neither of them."""
 
-    def get(self, key: str, /) -> Any:
+    def get(self, key: str, /, *default: Any) -> Any:
         """The flag's value."""
         ...
 

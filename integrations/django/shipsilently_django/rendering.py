@@ -1,7 +1,8 @@
-"""Where a template's flags come from."""
+"""What templates get to see of the flags."""
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 from django.http import HttpRequest
@@ -9,8 +10,9 @@ from django.http import HttpRequest
 from shipsilently_core import Flags
 
 from .flags import KnownFlags, ReadableFlags, RequestFlags, flags_of
+from .setup import get_setup
 
-__all__ = ["flags_in"]
+__all__ = ["browser_values", "flags_in", "plain_value"]
 
 
 def flags_in(context: Any) -> ReadableFlags:
@@ -21,11 +23,34 @@ def flags_in(context: Any) -> ReadableFlags:
     """
     # The attribute is there without the context processor, and under `only` as well.
     request = getattr(context, "request", None) or context.get("request")
-    if isinstance(request, HttpRequest) or isinstance(
-        getattr(request, "_request", None), HttpRequest
-    ):
+    if isinstance(getattr(request, "_request", request), HttpRequest):
         return flags_of(request)
     given = context.get("flags")
     if isinstance(given, (Flags, RequestFlags)):
         return given
     return KnownFlags()
+
+
+def plain_value(flags: ReadableFlags, key: object, default: Any = None) -> Any:
+    """A flag's value; the declared default where none is given here."""
+    if not isinstance(key, str):
+        return default
+    return flags.get(key) if default is None else flags.get(key, default)
+
+
+def browser_values(flags: ReadableFlags, only: str | None = None) -> dict[str, Any]:
+    """The values that may reach a browser.
+
+    Args:
+        flags: Where to look.
+        only: The flags, with commas between; left out, those that match ``CLIENT_FLAGS``.
+    """
+    if only is not None:
+        keys = [key.strip() for key in only.split(",") if key.strip()]
+        return {key: flags.get(key) for key in keys}
+    patterns = get_setup().options.client_flags
+    return {
+        key: result.value
+        for key, result in sorted(flags.evaluate_all().items())
+        if any(fnmatchcase(key, pattern) for pattern in patterns)
+    }

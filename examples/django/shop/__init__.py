@@ -1,0 +1,1 @@
+"""A small shop with a checkout behind a flag."""

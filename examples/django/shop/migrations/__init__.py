@@ -1,0 +1,1 @@
+"""The shop has no tables of its own, only people."""

@@ -1,0 +1,72 @@
+"""Settings of the example shop. What differs between machines comes from the environment."""
+
+import os
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+DEBUG = os.environ.get("DEBUG", "1") == "1"
+HTTPS = os.environ.get("HTTPS", "0") == "1"
+SECRET_KEY = os.environ.get(
+    "SECRET_KEY", "for the demonstration only, never for a site of your own"
+)
+ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "shipsilently_django",
+    "shop",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "shipsilently_django.FlagsMiddleware",
+]
+
+# The one dictionary that flags need. Key and address fit `shipsilently serve`.
+SHIPSILENTLY = {
+    "API_KEY": os.environ.get("SHIPSILENTLY_API_KEY", "sk_local"),
+    "API_URL": os.environ.get("SHIPSILENTLY_API_URL", "http://127.0.0.1:4400"),
+    "CONTEXT": "shop.visitors.flag_context",
+    "DEFAULTS": {"new-checkout": False, "banner": "grey"},
+    "MAX_AGE": 0,
+}
+
+ROOT_URLCONF = "shop.urls"
+WSGI_APPLICATION = "shop.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": os.environ.get("EXAMPLE_DB", HERE / "shop.sqlite3"),
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "home"
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS

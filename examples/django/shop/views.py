@@ -1,0 +1,18 @@
+"""The shop's pages."""
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from shipsilently_django import FlagsRequest, requires_flag
+
+
+def home(request: FlagsRequest) -> HttpResponse:
+    """The basket, whose checkout is the old one or the new one."""
+    return render(
+        request, "shop/home.html", {"detail": request.flags.detail("new-checkout", False)}
+    )
+
+
+@requires_flag("new-checkout")
+def pay(request: FlagsRequest) -> HttpResponse:
+    """A page that does not exist for those who have the old checkout."""
+    return render(request, "shop/pay.html")
