@@ -218,6 +218,7 @@ class Evaluator:
             rng,
             base=config.retry.base_delay,
             ceiling=config.polling_interval,
+            timeout=config.timeout,
             max_contexts=config.max_contexts,
         )
         self.notices = Notices(clock)
@@ -386,6 +387,7 @@ class Evaluator:
                 call = Call(context, self.cache.stamp(), None, request)
                 attempt = Attempt(call, request, now + self._config.timeout)
                 self._in_flight[key] = attempt
+                self.gate.under_way(key)
                 return attempt, True
         return self.known(context, refused)
 
@@ -417,6 +419,7 @@ class Evaluator:
         with self._lock:
             if self._in_flight.get(key) is attempt:
                 del self._in_flight[key]
+                self.gate.ended(key)
         attempt.set(view)
 
     # What is known, without the network.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from msgspec import Struct
 
@@ -16,6 +17,11 @@ __all__ = ["Gate"]
 #: Failures in a row, of more than one context, that tell an outage from one bad context.
 _FAILURES_TO_CLOSE = 3
 _CONTEXTS_TO_CLOSE = 2
+
+#: How many times its usual time the service may take before it counts as hanging, and the least
+#: that is allowed for, in seconds.
+_UNUSUAL = 8
+_LEAST_PATIENCE = 0.1
 
 
 class _CoolDown(Struct, frozen=True):
@@ -35,7 +41,9 @@ class Gate:
        every request. It is tried again on the same ladder, by the background where
        one runs (`background`), else by one request at a time; the first success
        opens it and ends the cool-downs that the outage had caused.
-    3. The service said ``Retry-After``: nobody asks before.
+    3. Three attempts are under way and the service has not answered anybody for much
+       longer than it usually takes: it hangs, so nobody joins them until one has ended.
+    4. The service said ``Retry-After``: nobody asks before.
 
     So one context that always fails costs the others nothing, and an outage costs
     a few requests one timeout.
@@ -45,6 +53,7 @@ class Gate:
         rng: Gives a number in ``[0, 1)``.
         base: Seconds; the first bound of the ladder.
         ceiling: Seconds; the last bound of the ladder.
+        timeout: Seconds; the deadline of one call.
         max_contexts: How many cool-downs are remembered; the oldest goes first.
     """
 
@@ -55,12 +64,14 @@ class Gate:
         *,
         base: float,
         ceiling: float,
+        timeout: float = 2.0,
         max_contexts: int,
     ) -> None:
         self._clock = clock
         self._rng = rng
         self._base = base
         self._ceiling = max(base, ceiling)
+        self._timeout = timeout
         self._max = max_contexts
         self._lock = Lock()
         self._cool_downs: dict[bytes, _CoolDown] = {}
@@ -70,12 +81,16 @@ class Gate:
         self._closed: Failure | None = None
         self._probes = 0
         self._probe_at = 0.0
+        self._under_way: dict[bytes, float] = {}
+        self._last_success = float("-inf")
+        self._usual = 0.0
         #: Whether a background probes for the requests.
         self.background = False
 
     def renew(self) -> None:
         """New locks, in a forked child, where no background runs yet."""
         self._lock = Lock()
+        self._under_way = {}
         self.background = False
 
     @property
@@ -109,7 +124,27 @@ class Gate:
         cool_down = self._cool_downs.get(key)
         if cool_down is not None and now < cool_down.until:
             return cool_down.failure
+        if len(self._under_way) >= _FAILURES_TO_CLOSE and self._hangs(now):
+            return Failure.TIMEOUT
         return None
+
+    def _hangs(self, now: float) -> bool:
+        with self._lock:
+            third = next(islice(self._under_way.values(), _FAILURES_TO_CLOSE - 1, None), now)
+        patience = self._timeout / 2
+        if self._usual:
+            patience = min(patience, max(_LEAST_PATIENCE, _UNUSUAL * self._usual))
+        return now - max(third, self._last_success) > patience
+
+    def under_way(self, key: bytes) -> None:
+        """A request's attempt for this context begins."""
+        with self._lock:
+            self._under_way[key] = self._clock.monotonic()
+
+    def ended(self, key: bytes) -> None:
+        """A request's attempt for this context has ended, in whatever way."""
+        with self._lock:
+            self._under_way.pop(key, None)
 
     def _admit_probe(self, now: float) -> Failure | None:
         if self._closed is None or self.background or now < self._probe_at:
@@ -129,6 +164,10 @@ class Gate:
         Returns:
             Whether this opened the gate.
         """
+        now = self._clock.monotonic()
+        self._last_success = now
+        # The slowest of late, slowly forgotten.
+        self._usual = max(now - self._under_way.get(key, now), self._usual * 0.9)
         if not self._in_a_row and key not in self._cool_downs:
             return False
         with self._lock:
