@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -21,6 +20,8 @@ DEFAULT_API_URL = "https://shipsilently-cf.workers.dev"
 _KEY_VARIABLES = ("SHIPSILENTLY_API_KEY", "SHIPSILENTLY_KEY")
 _URL_VARIABLE = "SHIPSILENTLY_API_URL"
 _EDGES = " \t\r\n\v\f\ufeff\u00a0\u200b"
+#: Seconds; longer than any wait, and short of what a lock or a socket takes.
+_FOREVER = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +231,7 @@ def checked_seconds(name: str, value: Any, *, least: float | None = None) -> flo
         ConfigurationError: It is not a finite number, or too small.
     """
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value):
+    if not number or not abs(value) <= _FOREVER:
         raise ConfigurationError(name, "must be a number of seconds")
     if least is None and value <= 0:
         raise ConfigurationError(name, "must be more than 0 seconds")
