@@ -1,0 +1,204 @@
+"""Threads, tasks and processes, as far as a request meets them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from shipsilently_core import _process
+from shipsilently_core._process import (
+    Latch,
+    ProcessGuard,
+    on_event_loop,
+    run_on,
+    running_loop,
+    spawn,
+)
+
+LONG = 20.0
+
+
+def in_threads(count: int, work: Any) -> list[threading.Thread]:
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_a_plain_function_is_not_on_a_loop() -> None:
+    """Without an event loop there is none to be found."""
+    assert not on_event_loop()
+    assert running_loop() is None
+
+
+async def test_a_coroutine_is_on_a_loop() -> None:
+    """Inside a coroutine the loop is found, and in a thread beside it none."""
+    assert on_event_loop()
+    assert running_loop() is asyncio.get_running_loop()
+    assert not await asyncio.to_thread(on_event_loop)
+
+
+async def test_spawned_work_outlives_its_task() -> None:
+    """Work that was spawned goes on when the task that wanted it is cancelled."""
+    done = asyncio.Event()
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.sleep(0.01)
+        done.set()
+
+    async def wants() -> None:
+        await spawn(work())
+
+    # Shielded by nothing: awaiting a task directly cancels it, so only its start is awaited.
+    holder: list[asyncio.Task[None]] = []
+
+    async def starts() -> None:
+        holder.append(spawn(work()))
+        await asyncio.sleep(LONG)
+
+    task = asyncio.create_task(starts())
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.wait_for(done.wait(), LONG)
+    await wants()
+
+
+def test_a_latch_gives_its_result_once() -> None:
+    """The first result stays, and who comes later does not wait."""
+    latch: Latch[int] = Latch()
+    assert latch.result is None
+    assert not latch.wait(0)
+    latch.set(1)
+    latch.set(2)
+    assert latch.wait(0)
+    assert latch.result == 1
+
+
+def test_threads_wait_together() -> None:
+    """One result releases every thread that waits."""
+    latch: Latch[int] = Latch()
+    seen = []
+
+    def work() -> None:
+        if latch.wait(LONG):
+            seen.append(latch.result)
+
+    threads = in_threads(8, work)
+    latch.set(7)
+    for thread in threads:
+        thread.join(LONG)
+    assert seen == [7] * 8
+
+
+async def test_tasks_wait_together_for_a_thread() -> None:
+    """A result that comes from a thread releases every task, and a late task at once."""
+    latch: Latch[int] = Latch()
+    tasks = [asyncio.create_task(latch.await_(LONG)) for _ in range(8)]
+    await asyncio.sleep(0)
+    in_threads(1, lambda: latch.set(7))
+    assert await asyncio.gather(*tasks) == [True] * 8
+    assert await latch.await_(0)
+
+
+async def test_a_task_waits_no_longer_than_it_said() -> None:
+    """A wait that ends without a result says so and leaves nothing behind."""
+    latch: Latch[int] = Latch()
+    assert not await latch.await_(0.01)
+    assert latch._futures == []
+
+
+async def test_a_cancelled_waiter_takes_nothing_from_the_others() -> None:
+    """One task's cancellation is its own; the others get the result."""
+    latch: Latch[int] = Latch()
+    one, other = (asyncio.create_task(latch.await_(LONG)) for _ in range(2))
+    await asyncio.sleep(0)
+    one.cancel()
+    await asyncio.wait([one])
+    assert one.cancelled()
+    latch.set(1)
+    assert await other
+
+
+async def test_a_result_that_meets_a_cancelled_future_is_dropped() -> None:
+    """A future that ended in the meantime is left alone."""
+    latch: Latch[int] = Latch()
+    task = asyncio.create_task(latch.await_(LONG))
+    await asyncio.sleep(0)
+    latch.set(1)
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    assert task.cancelled()
+
+
+def test_a_loop_that_was_closed_is_passed_over() -> None:
+    """A waiter whose loop is gone stops neither the result nor the other waiters."""
+    latch: Latch[int] = Latch()
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(latch.await_(LONG))
+    loop.run_until_complete(asyncio.sleep(0))
+    future = latch._futures[0]
+    assert future.get_loop() is loop
+    task.cancel()
+    loop.run_until_complete(asyncio.wait([task]))
+    loop.close()
+    latch._futures.append(future)
+    latch.set(1)
+    assert latch.result == 1
+
+
+async def test_work_runs_on_a_loop_from_a_thread() -> None:
+    """A coroutine given from a thread runs on the loop; what it raises is reported."""
+    loop, failures, ended = asyncio.get_running_loop(), [], asyncio.Event()
+
+    async def bad() -> None:
+        raise ValueError("bad")
+
+    def failed(error: BaseException) -> None:
+        failures.append(str(error))
+        loop.call_soon_threadsafe(ended.set)
+
+    assert await asyncio.to_thread(run_on, loop, bad(), failed)
+    await asyncio.wait_for(ended.wait(), LONG)
+    assert failures == ["bad"]
+
+
+async def test_work_that_is_cancelled_or_succeeds_is_no_failure() -> None:
+    """Only an exception counts as one."""
+    loop, failures, begun = asyncio.get_running_loop(), [], asyncio.Event()
+    tasks: list[asyncio.Task[Any] | None] = []
+
+    async def long() -> None:
+        tasks.append(asyncio.current_task())
+        begun.set()
+        await asyncio.sleep(LONG)
+
+    async def short() -> None:
+        pass
+
+    assert run_on(loop, long(), failures.append)
+    assert run_on(loop, short(), failures.append)
+    await begun.wait()
+    task = tasks[0]
+    assert task is not None
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0.01)
+    assert failures == []
+
+
+def test_the_guard_knows_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another process it says so once, and then that is its process."""
+    guard = ProcessGuard()
+    assert not guard.forked()
+    pid = os.getpid()
+    monkeypatch.setattr(_process.os, "getpid", lambda: pid + 1)
+    assert guard.forked()
+    assert not guard.forked()
