@@ -31,7 +31,8 @@ class LocalService:
     ``{"new-checkout": True}`` stands for a flag with that default. ``port`` 0 picks
     a free one. ``heartbeat`` and ``ticket_ttl`` are in seconds; ``max_recorded`` is
     how many of the last requests are kept in ``requests``; ``report`` gets a line
-    for each reload (by default they are logged on ``shipsilently.local``).
+    for each reload and each time the file turns wrong (by default they are logged on
+    ``shipsilently.local``, as information and as a warning).
 
     Use it as a context manager, or with `start` and `stop`. All methods may be
     called from any thread; those that change something return when it is in force.
@@ -59,7 +60,7 @@ class LocalService:
         if isinstance(flags, Mapping):
             self._source = MappingSource(flags)
         else:
-            self._source = FileSource(flags, report or _logger.info)
+            self._source = FileSource(flags, report or _logger.info, report or _logger.warning)
         self._state = ServiceState(
             self._source.flags,
             key,

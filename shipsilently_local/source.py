@@ -58,18 +58,20 @@ class MappingSource:
 class FileSource:
     """Flags in a file. The first read must succeed; later the last good one stays.
 
-    ``report`` is told, in one line each, when the file was reloaded, has become
-    wrong, and is right again. ``pause`` waits so many seconds.
+    ``report`` is told, in one line each, when the file was reloaded and when it is
+    right again, ``complain`` when it has become wrong. ``pause`` waits so many seconds.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         report: Callable[[str], None],
+        complain: Callable[[str], None],
         pause: Callable[[float], object] | None = None,
     ) -> None:
         self.path = Path(path)
         self._report = report
+        self._complain = complain
         self._pause = pause or threading.Event().wait
         self._content: bytes | None = read(path)
         self._problem: str | None = None
@@ -86,7 +88,7 @@ class FileSource:
         except FlagsFileError as error:
             if self._problem != str(error):
                 self._problem = str(error)
-                self._report(f"{error}. Still serving the last good flags.")
+                self._complain(f"{error}. Still serving the last good flags.")
             return False
 
     def edit(self, change: Callable[[dict[str, Any]], object]) -> None:

@@ -282,3 +282,18 @@ def test_a_connection_is_kept_between_requests(service: LocalService) -> None:
                 if answer.endswith(b"}"):
                     break
             assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_a_wrong_file_is_a_warning_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a report of one's own, a file that turns wrong is seen in any log."""
+    path = tmp_path / "flags.toml"
+    path.write_text("[flags.f]\ndefault = 1\n")
+    service = LocalService(path)
+    path.write_text("x")
+    with service:
+        assert service.state()["flags"] == ["f"]
+    (record,) = [each for each in caplog.records if each.name == "shipsilently.local"]
+    assert record.levelname == "WARNING"
+    assert record.getMessage().endswith("Still serving the last good flags.")

@@ -40,7 +40,7 @@ def test_a_mapping_is_checked_and_edited() -> None:
 def test_a_changed_file_is_reloaded_and_told(path: Path) -> None:
     """A file that says something new is one line."""
     told: list[str] = []
-    source = FileSource(path, told.append)
+    source = FileSource(path, told.append, told.append)
     path.write_text(TWO)
     assert source.refresh()
     assert source.flags["a"].default == 2
@@ -52,7 +52,7 @@ def test_a_changed_file_is_reloaded_and_told(path: Path) -> None:
 def test_a_save_that_changes_nothing_is_not_told(path: Path) -> None:
     """The same bytes, or other bytes with the same meaning, are no change."""
     told: list[str] = []
-    source = FileSource(path, told.append)
+    source = FileSource(path, told.append, told.append)
     assert not source.refresh()
     path.write_text("# a comment\n" + ONE)
     assert not source.refresh()
@@ -63,7 +63,7 @@ def test_a_save_that_changes_nothing_is_not_told(path: Path) -> None:
 def test_a_wrong_file_keeps_the_last_good_flags(path: Path, wrong: str) -> None:
     """A file that turns wrong is told once, again when it is wrong otherwise, and when right."""
     told: list[str] = []
-    source = FileSource(path, told.append)
+    source = FileSource(path, told.append, told.append)
     path.write_text(wrong)
     assert not source.refresh()
     assert not source.refresh()
@@ -84,7 +84,7 @@ def test_a_wrong_file_keeps_the_last_good_flags(path: Path, wrong: str) -> None:
 def test_a_file_wrong_for_a_moment_is_not_told(path: Path) -> None:
     """An editor in the middle of saving causes no alarm."""
     told: list[str] = []
-    source = FileSource(path, told.append, pause=lambda seconds: path.write_text(TWO))
+    source = FileSource(path, told.append, told.append, pause=lambda seconds: path.write_text(TWO))
     path.write_text("")
     assert source.refresh()
     assert told == [f"{path}: reloaded, 2 flags."]
@@ -93,7 +93,7 @@ def test_a_file_wrong_for_a_moment_is_not_told(path: Path) -> None:
 def test_a_wrong_file_is_refused_at_the_start(tmp_path: Path) -> None:
     """There are no last good flags at the start, so a wrong file is an error."""
     with pytest.raises(FlagsFileError, match="cannot read the file"):
-        FileSource(tmp_path / "flags.toml", print)
+        FileSource(tmp_path / "flags.toml", print, print)
 
 
 @pytest.mark.parametrize(
@@ -109,18 +109,18 @@ def test_a_file_is_edited_in_its_own_syntax(tmp_path: Path, name: str, text: str
     path = tmp_path / name
     path.write_text(text)
     told: list[str] = []
-    source = FileSource(path, told.append)
+    source = FileSource(path, told.append, told.append)
     source.edit(lambda flags: flags.update({"b/ü": {"default": {"x": [1, "y"]}}}))
     assert source.flags["b/ü"].default == {"x": [1, "y"]}
     assert "$schema" in path.read_text()
     assert not source.refresh()
-    assert FileSource(path, told.append).flags == source.flags
+    assert FileSource(path, told.append, told.append).flags == source.flags
     assert told == []
 
 
 def test_a_wrong_edit_leaves_the_file_alone(path: Path) -> None:
     """An edit that would make the file wrong is refused before it is written."""
-    source = FileSource(path, print)
+    source = FileSource(path, print, print)
     with pytest.raises(FlagsFileError, match='flag "a", field "default"'):
         source.edit(lambda flags: flags.update(a={"default": [1]}))
     assert path.read_text() == ONE
