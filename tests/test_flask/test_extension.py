@@ -128,7 +128,7 @@ def test_a_coroutine_function_is_refused_as_a_loader() -> None:
     async def loader() -> None: ...
 
     with pytest.raises(ConfigurationError, match="must be a plain function"):
-        extension.context_loader(loader)  # type: ignore[arg-type]  # the mistake
+        extension.context_loader(loader)  # type: ignore[type-var]  # the mistake
 
 
 def test_errors_of_the_set_up_are_the_projects_own() -> None:

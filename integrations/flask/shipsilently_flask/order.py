@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable
 from types import FunctionType
@@ -46,7 +47,7 @@ def _check_order(app: Flask) -> None:
     routed = [layer for view in app.view_functions.values() for layer in _layers(view)]
     for endpoint, view in app.view_functions.items():
         remembered = _gates.get(view) if isinstance(view, FunctionType) else None
-        if remembered is None:
+        if remembered is None or _still_named(view):
             continue
         gated = remembered()
         if gated is None or not any(layer is gated for layer in routed):
@@ -55,6 +56,12 @@ def _check_order(app: Flask) -> None:
                 f"stands above the route of the endpoint {endpoint!r}, where it guards "
                 "nothing: write @app.route first and @requires_flag below it",
             )
+
+
+def _still_named(view: Any) -> bool:
+    """Whether the view's name means the view itself: then no decorator took its place."""
+    module = sys.modules.get(view.__module__)
+    return getattr(module, view.__qualname__, None) is view
 
 
 def _layers(view: Any) -> list[Any]:

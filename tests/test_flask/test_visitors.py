@@ -1,0 +1,180 @@
+"""A stable id for visitors without an account: in the session or in a cookie, only on demand."""
+
+from typing import Any
+
+import pytest
+from flask import Flask, copy_current_request_context
+from flask.testing import FlaskClient
+from shipsilently_flask import ShipSilently, flags
+
+from shipsilently_core import Context
+from shipsilently_core.testing import ScriptedService
+
+from .apps import bare_app, client_of, for_user, in_thread, user_of_header
+
+COOKIE = "shipsilently_visitor"
+
+
+def site(place: str | None, *, loader: Any = user_of_header, **config: Any) -> Flask:
+    """An app whose visitors have their id at `place`."""
+    app = bare_app(**config)
+    client = client_of(ScriptedService(for_user))
+    ShipSilently(app, client=client, context_loader=loader, anonymous_id=place)
+    app.add_url_rule("/", view_func=lambda: flags.get("me", ""), endpoint="me")
+    app.add_url_rule("/plain", view_func=lambda: "no flag", endpoint="plain")
+    return app
+
+
+def cookies_of(client: FlaskClient, path: str = "/", **headers: str) -> list[str]:
+    """The cookies that the answer sets."""
+    return client.get(path, headers=headers).headers.getlist("Set-Cookie")
+
+
+@pytest.mark.parametrize("place", ["session", "cookie"])
+def test_a_visitor_keeps_an_id(place: str) -> None:
+    """Each visitor has an id of its own, the same on every page and after other people's visits."""
+    app = site(place)
+    first, second = app.test_client(), app.test_client()
+    ids = [client.get("/").text for client in (first, second, first, second)]
+    assert ids[0].startswith("visitor-")
+    assert ids[0] == ids[2] != ids[1] == ids[3]
+
+
+@pytest.mark.parametrize("place", ["session", "cookie"])
+def test_nothing_is_set_before_a_flag_is_read(place: str) -> None:
+    """A page without flags sets no cookie and stays the same for all caches."""
+    client = site(place).test_client()
+    answer = client.get("/plain")
+    assert "Set-Cookie" not in answer.headers
+    assert "Vary" not in answer.headers
+
+
+@pytest.mark.parametrize("place", ["session", "cookie"])
+def test_a_page_with_flags_depends_on_the_cookie(place: str) -> None:
+    """A page that read a visitor's flag says `Vary: Cookie`, at the first visit and later."""
+    client = site(place).test_client()
+    assert [client.get("/").headers["Vary"] for _ in range(2)] == ["Cookie", "Cookie"]
+
+
+@pytest.mark.parametrize("place", ["session", "cookie"])
+def test_users_need_no_visitor_id(place: str) -> None:
+    """Whoever has a `userId` gets no cookie, in either spelling."""
+    app = site(place)
+    assert cookies_of(app.test_client(), User="ada") == []
+    app = site(place, loader=lambda: {"user_id": "ada"})
+    assert cookies_of(app.test_client()) == []
+
+
+def test_visitors_are_off_by_default() -> None:
+    """Without the setting nobody is given an id."""
+    client = site(None).test_client()
+    answer = client.get("/")
+    assert (answer.text, "Set-Cookie" in answer.headers) == ("nobody", False)
+
+
+def test_other_attributes_stay() -> None:
+    """The loader's other attributes are sent beside the visitor's id."""
+    seen: list[dict[str, Any]] = []
+
+    def look(context: dict[str, Any]) -> dict[str, Any]:
+        seen.append(context)
+        return {"me": "x"}
+
+    app = bare_app()
+    client = client_of(ScriptedService(look))
+    ShipSilently(
+        app, client=client, context_loader=lambda: {"country": "FR"}, anonymous_id="session"
+    )
+    with app.test_request_context():
+        flags.evaluate_all()
+    assert seen[0]["country"] == "FR"
+    assert seen[0]["userId"].startswith("visitor-")
+
+
+@pytest.mark.parametrize("given", [Context(plan="pro"), "not a mapping"])
+def test_what_cannot_be_added_to_is_left_alone(given: Any) -> None:
+    """A ready `Context` is taken as it is, and so is a loader's mistake."""
+    client = site("cookie", loader=lambda: given).test_client()
+    answer = client.get("/")
+    assert (answer.text, "Set-Cookie" in answer.headers) == ("nobody", False)
+
+
+def test_the_cookie_is_signed_and_guarded() -> None:
+    """The cookie is for the server only, and for this site only."""
+    (cookie,) = cookies_of(site("cookie").test_client())
+    assert cookie.startswith(f"{COOKIE}=")
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    assert "Max-Age=31536000" in cookie
+    assert "Secure" not in cookie
+
+
+def test_the_cookie_is_secure_under_https() -> None:
+    """Over HTTPS the cookie is never sent in the clear."""
+    client = site("cookie").test_client()
+    answer = client.get("/", base_url="https://localhost")
+    assert "Secure" in answer.headers["Set-Cookie"]
+
+
+def test_the_cookie_is_set_once() -> None:
+    """A visitor who shows the cookie is not given it again."""
+    client = site("cookie").test_client()
+    assert len(cookies_of(client)) == 1
+    assert cookies_of(client) == []
+
+
+@pytest.mark.parametrize("forged", ["visitor-1", "InZpc2l0b3ItMSI.aaaa.bbbb", "%00", ""])
+def test_a_forged_cookie_is_not_believed(forged: str) -> None:
+    """A cookie without our signature is replaced by a new one."""
+    client = site("cookie").test_client()
+    client.set_cookie(COOKIE, forged)
+    answer = client.get("/")
+    assert answer.text.startswith("visitor-")
+    assert answer.text != "visitor-1"
+    assert COOKIE in answer.headers["Set-Cookie"]
+
+
+def test_an_older_secret_key_still_counts() -> None:
+    """After the secret key was changed, visitors keep their id while the old one is a fallback."""
+    app = site("cookie")
+    client = app.test_client()
+    before = client.get("/").text
+    app.config["SECRET_KEY_FALLBACKS"] = [app.secret_key]
+    app.secret_key = "another made up one"
+    assert client.get("/").text == before
+
+
+@pytest.mark.parametrize(
+    ("place", "message"), [("session", "secret key"), ("cookie", "SECRET_KEY to sign")]
+)
+def test_a_missing_secret_key_is_named(place: str, message: str) -> None:
+    """Without a secret key the error says that it is missing."""
+    app = site(place)
+    app.secret_key = None
+    with pytest.raises(RuntimeError, match=message):
+        app.test_client().get("/")
+
+
+def test_the_threads_of_a_request_are_the_same_visitor() -> None:
+    """A thread that reads first, and the request after it, have one id between them."""
+    app = site("cookie")
+    with app.test_request_context():
+        copied = copy_current_request_context(lambda: flags.get("me", ""))
+        assert in_thread(copied) == flags.get("me", "")
+
+
+def test_a_reload_keeps_the_visitor() -> None:
+    """A request that loads its context again still has the same visitor, and sets one id."""
+    app = site("cookie")
+    extension = app.extensions["shipsilently"].extension
+
+    @app.get("/reload")
+    def reload() -> str:
+        before = flags.get("me", "")
+        extension.reload_context()
+        return "same" if flags.get("me", "") == before else "another"
+
+    client = app.test_client()
+    answer = client.get("/reload")
+    assert answer.text == "same"
+    assert len({cookie.split(";")[0] for cookie in answer.headers.getlist("Set-Cookie")}) == 1
