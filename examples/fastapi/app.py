@@ -35,7 +35,6 @@ def current_context(user: CurrentUser) -> dict[str, str]:
 shipsilently = ShipSilently(
     api_url=os.environ.get("SHIPSILENTLY_API_URL", "http://127.0.0.1:4400"),
     api_key=os.environ.get("SHIPSILENTLY_API_KEY", "sk_local"),
-    max_age=0,  # ask for every page, so that a saved flags file shows at once
 )
 user_flags = flags.using(current_context)
 UserFlags = Annotated[RequestFlags, Depends(user_flags)]

@@ -4,18 +4,26 @@ The modules, in the order to read them: `extension` (`ShipSilently`, the client 
 app), `lifespan` (its start and its end), `connection` (`RequestFlags`, the flags of one
 request or socket), `person` (whom they are for), `middleware` (which puts them there),
 `lookup` (`get_flags`, which finds them), `dependencies` (``Depends(flags)``,
-`requires_flag`), `gates` (what that gives).
+`requires_flag`), `gates` (what that gives), `flagset` (`FlagSet`), `routing` (what OpenAPI
+shows), `settings` (fields for pydantic). Not imported here, since it needs Jinja:
+`templating`.
 """
 
 from .connection import RequestFlags
 from .dependencies import FlagsDep, FlagsDependency, flags, requires_flag
 from .extension import ShipSilently
+from .flagset import FlagKey, FlagSet
 from .gates import Gate, GateArguments
 from .lifespan import Lifespan
 from .lookup import get_flags
 from .middleware import FlagsMiddleware
+from .routing import FlaggedAPIRoute
+from .settings import ShipSilentlySettings
 
 __all__ = [
+    "FlagKey",
+    "FlagSet",
+    "FlaggedAPIRoute",
     "FlagsDep",
     "FlagsDependency",
     "FlagsMiddleware",
@@ -24,6 +32,7 @@ __all__ = [
     "Lifespan",
     "RequestFlags",
     "ShipSilently",
+    "ShipSilentlySettings",
     "flags",
     "get_flags",
     "requires_flag",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from starlette.requests import HTTPConnection
 
@@ -12,8 +12,11 @@ from .person import UNKNOWN, Person
 
 if TYPE_CHECKING:
     from .extension import ShipSilently
+    from .flagset import FlagSet
 
 __all__ = ["RequestFlags"]
+
+Kind = TypeVar("Kind", bound="FlagSet")
 
 
 class RequestFlags(Flags):
@@ -50,6 +53,11 @@ class RequestFlags(Flags):
         """What they were made by."""
         return self._person.shipsilently
 
+    @property
+    def took(self) -> float | None:
+        """Seconds that the latest evaluation has taken; ``None`` before the first."""
+        return self._person.took
+
     async def load(self) -> Self:
         """Evaluate, unless that is done already; afterwards every verb answers from memory."""
         await self._aseen()
@@ -67,6 +75,10 @@ class RequestFlags(Flags):
         self._rows = {}
         self._keep(view)
         return self
+
+    def as_(self, kind: type[Kind]) -> Kind:
+        """The flags as a `FlagSet`: ``flags.as_(Checkout).banner``."""
+        return kind.of(self)
 
     def on(self, connection: HTTPConnection) -> Self:
         """The same flags, where a middleware may have given the connection a new scope."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from threading import Lock
 from typing import Any
 
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 
@@ -15,6 +16,7 @@ from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyC
 from .connection import RequestFlags
 from .lifespan import Lifespan
 from .middleware import FlagsMiddleware
+from .routing import hide_closed_routes
 
 __all__ = ["ShipSilently"]
 
@@ -104,17 +106,20 @@ class ShipSilently:
         """
         return RequestFlags(self, connection, client=client)
 
-    def install(self, app: Starlette) -> None:
+    def install(self, app: Starlette, *, server_timing: bool = False) -> None:
         """Join an app: its lifespan, whatever it is, and its middleware. Once for each app.
 
         Args:
             app: A FastAPI or Starlette app that has not started yet.
+            server_timing: Tell browsers' developer tools what the flags have cost.
         """
         if getattr(app.state, "shipsilently", None) is self:
             return
         app.state.shipsilently = self
         app.router.lifespan_context = self.lifespan(inner=app.router.lifespan_context)
-        app.add_middleware(FlagsMiddleware, shipsilently=self)
+        app.add_middleware(FlagsMiddleware, shipsilently=self, server_timing=server_timing)
+        if isinstance(app, FastAPI):
+            hide_closed_routes(app, self)
 
     def same_environment(self, other: ShipSilently) -> bool:
         """Whether two apps ask the same service with the same key, and can share a client."""

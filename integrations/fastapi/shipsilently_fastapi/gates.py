@@ -45,7 +45,7 @@ class Gate:
         status: int,
         detail: str | None,
     ) -> None:
-        if not keys or not all(key.removeprefix("!") for key in keys):
+        if not keys or not all(key.strip("!") for key in keys):
             raise ValueError("a gate needs the key of at least one flag")
         if not 400 <= status <= 599:
             raise ValueError(f"a refusal needs the status of an error, not {status}")
@@ -53,7 +53,6 @@ class Gate:
         self.value = value
         self.status = status
         self.detail = HTTPStatus(status).phrase if detail is None else detail
-        self._checks = [(key.removeprefix("!"), not key.startswith("!")) for key in keys]
         # FastAPI reads from the signature what to call first.
         self.__signature__ = inspect.Signature(
             [
@@ -78,14 +77,7 @@ class Gate:
 
     def opens(self, flags: Flags) -> bool:
         """Whether all its flags hold."""
-        return all(self._holds(flags, key) is wanted for key, wanted in self._checks)
-
-    def _holds(self, flags: Flags, key: str) -> bool:
-        if self.value is True:
-            return flags.is_enabled(key)
-        # Without a default of the value's type: a flag of another type is only not it.
-        found = flags.detail(key).value
-        return found == self.value and isinstance(found, bool) is isinstance(self.value, bool)
+        return all(holds(flags, key, self.value) for key in self.keys)
 
     def _refusal(self, connection: HTTPConnection) -> Exception:
         scope = connection.scope
@@ -95,6 +87,20 @@ class Gate:
             if state is not WebSocketState.CONNECTING or not answerable:
                 return WebSocketException(_POLICY_VIOLATION, self.detail)
         return HTTPException(self.status, self.detail)
+
+
+def holds(flags: Flags, key: str, value: Any = True) -> bool:
+    """Whether a flag is `value`; with ``!`` before its key, whether it is not.
+
+    With its JSON type: ``1`` is not ``True``.
+    """
+    if key.startswith("!"):
+        return not holds(flags, key[1:], value)
+    if value is True:
+        return flags.is_enabled(key)
+    # Without a default of the value's type: a flag of another type is only not it.
+    found = flags.detail(key).value
+    return bool(found == value) and isinstance(found, bool) is isinstance(value, bool)
 
 
 def cached_gate(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .connection import RequestFlags
 from .lookup import SCOPE_KEY
@@ -25,11 +26,16 @@ class FlagsMiddleware:
     Args:
         app: The ASGI app within.
         shipsilently: Whose client to use.
+        server_timing: Tell browsers' developer tools what the flags have cost, in the
+            header ``Server-Timing``.
     """
 
-    def __init__(self, app: ASGIApp, shipsilently: ShipSilently) -> None:
+    def __init__(
+        self, app: ASGIApp, shipsilently: ShipSilently, *, server_timing: bool = False
+    ) -> None:
         self.app = app
         self.shipsilently = shipsilently
+        self._timed = server_timing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
@@ -37,6 +43,8 @@ class FlagsMiddleware:
                 self._within(scope)
             else:
                 scope[SCOPE_KEY] = RequestFlags(self.shipsilently, HTTPConnection(scope))
+            if self._timed and scope["type"] == "http":
+                send = _timing(scope, send)
         await self.app(scope, receive, send)
 
     def _within(self, scope: Scope) -> None:
@@ -49,3 +57,15 @@ class FlagsMiddleware:
             scope[SCOPE_KEY] = RequestFlags(own, HTTPConnection(scope))
         elif own.context is not None:
             scope[SCOPE_KEY] = RequestFlags(own, HTTPConnection(scope), client=outer.client)
+
+
+def _timing(scope: Scope, send: Send) -> Send:
+    async def timed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            took = scope[SCOPE_KEY].took
+            if took is not None:
+                value = f"flags;dur={took * 1_000:.1f}"
+                MutableHeaders(scope=message).append("Server-Timing", value)
+        await send(message)
+
+    return timed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Awaitable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import anyio.from_thread
@@ -29,9 +30,10 @@ class Person:
         shipsilently: The client and the context function.
         connection: The request or socket.
         context: Whom for, once that is known.
+        took: Seconds that the latest evaluation has taken, finding out whom for included.
     """
 
-    __slots__ = ("_client", "_fixed", "connection", "context", "shipsilently")
+    __slots__ = ("_client", "_fixed", "connection", "context", "shipsilently", "took")
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class Person:
         self.context = context
         self._fixed = context is not None
         self._client = client
+        self.took: float | None = None
 
     @property
     def client(self) -> ShipSilentlyClient:
@@ -71,6 +74,13 @@ class Person:
 
     def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
         """See `ShipSilentlyClient.resolve`."""
+        began = perf_counter()
+        try:
+            return self._resolve(may_block)
+        finally:
+            self.took = perf_counter() - began
+
+    def _resolve(self, may_block: bool) -> tuple[View, bool]:
         known = self.known()
         if known is UNKNOWN:
             return self._unknown(), True
@@ -81,6 +91,13 @@ class Person:
 
     async def aresolve(self, context: Context) -> View:
         """See `ShipSilentlyClient.aresolve`."""
+        began = perf_counter()
+        try:
+            return await self._aresolve()
+        finally:
+            self.took = perf_counter() - began
+
+    async def _aresolve(self) -> View:
         person = self.context
         if person is None:
             given = self._call()
