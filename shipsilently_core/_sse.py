@@ -64,6 +64,8 @@ class EventParser:
             # The line feed of a CRLF whose first half ended the chunk before.
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
+        if not chunk:
+            return []
         if b"\n" not in chunk and b"\r" not in chunk:
             self._keep(chunk)
             return []
