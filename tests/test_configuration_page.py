@@ -10,7 +10,7 @@ import pytest
 from shipsilently_core import Config, RetryConfig
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "configuration.md").read_text("utf-8")
-ROWS = {match[1]: match[0] for match in re.finditer(r"^\| `(\w+)` \|.*$", PAGE, re.MULTILINE)}
+ROWS = {match[1]: match[0] for match in re.finditer(r"^\| `([a-z_]+)` \|.*$", PAGE, re.MULTILINE)}
 SETTINGS = [(kind, item) for kind in (Config, RetryConfig) for item in fields(kind)]
 
 
