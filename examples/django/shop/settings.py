@@ -36,7 +36,6 @@ SHIPSILENTLY = {
     "API_URL": os.environ.get("SHIPSILENTLY_API_URL", "http://127.0.0.1:4400"),
     "CONTEXT": "shop.visitors.flag_context",
     "DEFAULTS": {"new-checkout": False, "banner": "grey"},
-    "MAX_AGE": 0,
 }
 
 ROOT_URLCONF = "shop.urls"

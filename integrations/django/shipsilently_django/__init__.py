@@ -4,10 +4,17 @@
     MIDDLEWARE = [..., "shipsilently_django.FlagsMiddleware"]
     SHIPSILENTLY = {"API_KEY": "sk_live_…"}
 
-The modules, in the order to read them: `options` (the settings, through one table),
-`setup` (the process's client), `users` (whom for), `flags` (`request.flags`),
-`current` (the request being handled), `middleware`, `decorators`, `rendering` and
-`templatetags` (templates), `checks` and `apps`.
+The modules, in the order to read them:
+
+- `options`: the settings, through one table; `setup`: the process's client
+- `users`, `visitors`: whom flags are evaluated for
+- `flags`: `request.flags`; `current`: the request being handled
+- `middleware`, `streaming`: from a request to its response
+- `gates`: what is answered while a flag is off; `decorators`, `views`, `urls`: where it stands
+- `rendering`, `templatetags`, `context_processors`, `jinja`: templates
+- `asgi`: start and end with the server; `tasks`: from a request to a task
+- `testing`: flags in tests
+- `checks`, `apps`: the Django app
 """
 
 from __future__ import annotations
@@ -17,17 +24,23 @@ from .decorators import requires_flag
 from .flags import FlagsRequest, RequestFlags, UnawaitedFlagsError
 from .middleware import FlagsMiddleware
 from .setup import get_client
+from .urls import flagged_path, flagged_re_path
 from .users import adefault_context, default_context
+from .views import RequiresFlagMixin, flag_switch
 
 __all__ = [
     "FlagsMiddleware",
     "FlagsRequest",
     "RequestFlags",
+    "RequiresFlagMixin",
     "UnawaitedFlagsError",
     "adefault_context",
     "aflag_enabled",
     "default_context",
     "flag_enabled",
+    "flag_switch",
+    "flagged_path",
+    "flagged_re_path",
     "get_client",
     "requires_flag",
 ]

@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from django.http import Http404
-
-from .flags import flags_of, is_on
-from .users import is_async
+from .gates import Gate
 
 __all__ = ["requires_flag"]
 
 V = TypeVar("V", bound=Callable[..., Any])
 
 
-def requires_flag(key: str) -> Callable[[V], V]:
-    """Answer 404 while the flag is off; for plain and async views."""
+def requires_flag(
+    *keys: str,
+    value: Any = True,
+    status: int = 404,
+    redirect_to: str | None = None,
+    fallback: Callable[..., Any] | str | None = None,
+) -> Callable[[V], V]:
+    """Let a view answer only while its flags are on.
+
+    For plain and async functions, for classes of views, and for their methods; what was
+    async stays async. What is exempt from CSRF checks or from login is so only where the
+    fallback is exempt as well.
+
+    Args:
+        keys: The flags; all must be so. ``"!x"`` asks for the opposite.
+        value: What each has to be, instead of on; compared by value and JSON type.
+        status: The answer otherwise; 404 and 403 are the site's own pages.
+        redirect_to: A URL, a path or a URL's name to go to instead.
+        fallback: A view to use instead, or its dotted path.
+
+    Raises:
+        ValueError: No flag is named, or both `redirect_to` and `fallback` are given.
+    """
+    gate = Gate(keys, value=value, status=status, redirect_to=redirect_to, fallback=fallback)
 
     def decorate(view: V) -> V:
-        if is_async(view):
-
-            @functools.wraps(view)
-            async def gated_async(request: Any, *args: Any, **kwargs: Any) -> Any:
-                flags = flags_of(request)
-                await flags.aevaluate_all()
-                if not is_on(flags, key):
-                    raise Http404
-                return await view(request, *args, **kwargs)
-
-            return gated_async  # type: ignore[return-value]  # a view like the one it wraps
-
-        @functools.wraps(view)
-        def gated(request: Any, *args: Any, **kwargs: Any) -> Any:
-            if not is_on(flags_of(request), key):
-                raise Http404
-            return view(request, *args, **kwargs)
-
-        return gated  # type: ignore[return-value]  # a view like the one it wraps
+        if isinstance(view, type):
+            dispatch = view.dispatch  # type: ignore[attr-defined]  # a class of views
+            is_async = getattr(view, "view_is_async", False)
+            view.dispatch = gate.wrap(dispatch, wants_async=is_async)  # type: ignore[attr-defined]
+            return view
+        return gate.wrap(view)  # type: ignore[return-value]  # a view like the one it wraps
 
     return decorate

@@ -63,11 +63,19 @@ class RequestFlags:
     plain ones, and templates, answer from memory.
     """
 
-    __slots__ = ("_request", "_seen")
+    __slots__ = ("_request", "_seen", "streaming_since")
 
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
         self._seen: _Seen | None = None
+        #: Set by the middleware when headers are about to leave before the body is made:
+        #: whether the session had been looked at until then.
+        self.streaming_since: bool | None = None
+
+    @property
+    def were_read(self) -> bool:
+        """Whether any flag has been read yet."""
+        return self._seen is not None
 
     @property
     def context(self) -> Context:
@@ -195,8 +203,20 @@ class RequestFlags:
         if seen is not None and seen.flags.context == flags.context:
             # Another thread or task of this request was first, or a new user is the same one.
             flags, ready = seen.flags, ready or seen.ready
+        elif self.streaming_since is False:
+            self._check_headers()
         self._seen = _Seen(user, flags, ready)
         return flags
+
+    def _check_headers(self) -> None:
+        session = getattr(self._request, "session", None)
+        if getattr(session, "accessed", False):
+            _warn(
+                get_setup(),
+                "late",
+                "the first flag of a request was read in the body of a streaming response: its "
+                "headers had left, without Vary: Cookie; read a flag in the view before",
+            )
 
 
 class ReadableFlags(Protocol):

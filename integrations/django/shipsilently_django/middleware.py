@@ -11,6 +11,9 @@ from django.http.response import HttpResponseBase
 
 from .current import get_request, set_request
 from .flags import RequestFlags
+from .setup import get_setup
+from .streaming import bind_stream
+from .visitors import keep_visitor
 
 __all__ = ["FlagsMiddleware"]
 
@@ -31,24 +34,47 @@ class FlagsMiddleware:
         if self._is_async:
             return self.__acall__(request)
         before = get_request()
-        attach(request)
+        flags = attach(request)
         try:
             response: HttpResponseBase = self.get_response(request)
         finally:
             set_request(before)
+        if flags.were_read or response.streaming:
+            finish(request, flags, response)
         return response
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         before = get_request()
-        attach(request)
+        flags = attach(request)
         try:
+            if wants_prefetch(request):
+                await flags.aevaluate_all()
             response: HttpResponseBase = await self.get_response(request)
         finally:
             set_request(before)
+        if flags.were_read or response.streaming:
+            finish(request, flags, response)
         return response
 
 
-def attach(request: HttpRequest) -> None:
+def attach(request: HttpRequest) -> RequestFlags:
     """Give a request its flags, and make it the one being handled."""
-    request.flags = RequestFlags(request)  # type: ignore[attr-defined]  # what this is for
+    flags = RequestFlags(request)
+    request.flags = flags  # type: ignore[attr-defined]  # what this is for
     set_request(request)
+    return flags
+
+
+def wants_prefetch(request: HttpRequest) -> bool:
+    """Whether this request's flags are to be there before its view runs."""
+    options = get_setup().options
+    return options.prefetch and not request.path_info.startswith(options.exclude_paths)
+
+
+def finish(request: HttpRequest, flags: RequestFlags, response: HttpResponseBase) -> None:
+    """What a response needs whose flags were read, or may be read while it streams."""
+    if flags.were_read:
+        keep_visitor(request, response)
+    if response.streaming:
+        flags.streaming_since = getattr(getattr(request, "session", None), "accessed", False)
+        bind_stream(request, response)

@@ -12,6 +12,7 @@ from django.utils.functional import LazyObject, empty
 
 from .options import Attribute, Options
 from .setup import get_setup
+from .visitors import aid_of_visitor, id_of_visitor
 
 __all__ = ["adefault_context", "default_context"]
 
@@ -22,14 +23,19 @@ def default_context(request: HttpRequest) -> Attributes:
     """The context without a hook of your own; also for use in one.
 
     For an authenticated user: the pk as ``userId``, and what ``ATTRIBUTES`` names. For
-    anybody else: nothing. Anonymous visitors cost no query.
+    an anonymous visitor, who costs no query: nothing, or the id that ``ANONYMOUS_ID`` asks for.
     """
-    return attributes_of(getattr(request, "user", None), get_setup().options)
+    user, options = getattr(request, "user", None), get_setup().options
+    if is_known(user):
+        return attributes_of(user, options)
+    return attributes_of_visitor(id_of_visitor(request, options))
 
 
 async def adefault_context(request: HttpRequest) -> Attributes:
     """`default_context`, waiting in a task."""
     user, options = await _auser(request), get_setup().options
+    if not is_known(user):
+        return attributes_of_visitor(await aid_of_visitor(request, options))
     try:
         return attributes_of(user, options)
     except SynchronousOnlyOperation:
@@ -37,14 +43,22 @@ async def adefault_context(request: HttpRequest) -> Attributes:
         return await sync_to_async(attributes_of)(user, options)
 
 
+def is_known(user: Any) -> bool:
+    """Whether somebody is logged in."""
+    return user is not None and bool(user.is_authenticated)
+
+
 def attributes_of(user: Any, options: Options) -> Attributes:
     """What the service is told of a user."""
-    if user is None or not user.is_authenticated:
-        return {}
     found: Attributes = {"userId": str(user.pk)}
     for attribute in options.attributes:
         found[attribute.name] = _value(user, attribute)
     return found
+
+
+def attributes_of_visitor(visitor: str | None) -> Attributes:
+    """What the service is told of somebody who is not logged in."""
+    return {} if visitor is None else {"userId": visitor, "anonymous": True}
 
 
 def _value(user: Any, attribute: Attribute) -> Any:

@@ -1,0 +1,142 @@
+"""A gate: which flags a view asks for, and what is answered while they are not so."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import async_to_sync, sync_to_async
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.utils.module_loading import import_string
+
+from .flags import RequestFlags, flags_of, is_on
+from .users import is_async
+
+__all__ = ["Gate"]
+
+View = Callable[..., Any]
+#: Exemptions that Django's middleware reads from a view: their names, and what it is without one.
+_EXEMPTIONS = (("csrf_exempt", True), ("login_required", False))
+
+
+class Gate:
+    """Lets a request through while every flag is as it should be.
+
+    Args:
+        keys: The flags; ``"!x"`` asks for the opposite.
+        value: What each has to be.
+        status: The answer's status otherwise.
+        redirect_to: A URL, a path or a URL's name to go to instead.
+        fallback: A view to use instead, or its dotted path.
+
+    Raises:
+        ValueError: No flag, or more than one way to answer.
+    """
+
+    def __init__(
+        self,
+        keys: tuple[Any, ...],
+        *,
+        value: Any = True,
+        status: int = 404,
+        redirect_to: str | None = None,
+        fallback: View | str | None = None,
+    ) -> None:
+        if not keys or not all(isinstance(key, str) and key.strip("!") for key in keys):
+            raise ValueError("name at least one flag, as a string")
+        if redirect_to is not None and fallback is not None:
+            raise ValueError("give redirect_to or fallback, not both")
+        self._asked = [(key.removeprefix("!"), not key.startswith("!")) for key in keys]
+        self._value = value
+        self._status = status
+        self._redirect_to = redirect_to
+        self._fallback = fallback
+
+    def opens(self, flags: RequestFlags) -> bool:
+        """Whether the request may pass."""
+        return all(is_on(flags, key, self._value) is wanted for key, wanted in self._asked)
+
+    async def aopens(self, flags: RequestFlags) -> bool:
+        """`opens`, waiting in a task."""
+        await flags.aevaluate_all()
+        return self.opens(flags)
+
+    def refuse(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """The answer for a request that may not pass; raises what Django answers itself."""
+        view = self._instead()
+        if view is not None:
+            return (async_to_sync(view) if is_async(view) else view)(request, *args, **kwargs)
+        return self._answer()
+
+    async def arefuse(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """`refuse`, waiting in a task."""
+        view = self._instead()
+        if view is not None:
+            return await _awaitable(view)(request, *args, **kwargs)
+        return self._answer()
+
+    def wrap(self, view: View, *, wants_async: bool = False) -> View:
+        """A view that asks first, async if `view` is or if that is wanted."""
+        wrapper: Any
+        if is_async(view) or wants_async:
+
+            @functools.wraps(view)
+            async def gated_async(*args: Any, **kwargs: Any) -> Any:
+                request, rest = _split(args)
+                if await self.aopens(flags_of(request)):
+                    return await _awaitable(view)(*args, **kwargs)
+                return await self.arefuse(request, *rest, **kwargs)
+
+            wrapper = gated_async
+        else:
+
+            @functools.wraps(view)
+            def gated(*args: Any, **kwargs: Any) -> Any:
+                request, rest = _split(args)
+                if self.opens(flags_of(request)):
+                    return view(*args, **kwargs)
+                return self.refuse(request, *rest, **kwargs)
+
+            wrapper = gated
+        self._limit_exemptions(wrapper)
+        return wrapper  # type: ignore[no-any-return]
+
+    def _instead(self) -> View | None:
+        view = self._fallback
+        if isinstance(view, str):
+            view = self._fallback = import_string(view)
+        if isinstance(view, type):
+            view = self._fallback = view.as_view()  # type: ignore[attr-defined]  # a class of views
+        return view
+
+    def _answer(self) -> HttpResponse:
+        if self._redirect_to is not None:
+            return redirect(self._redirect_to)
+        if self._status == 404:
+            raise Http404
+        if self._status == 403:
+            raise PermissionDenied
+        return HttpResponse(status=self._status)
+
+    def _limit_exemptions(self, wrapper: Any) -> None:
+        """What is exempt from a check is so only where the view used instead is exempt as well."""
+        if self._fallback is None:
+            return
+        for name, exempt in _EXEMPTIONS:
+            if getattr(wrapper, name, not exempt) is exempt:
+                setattr(wrapper, name, getattr(self._fallback, name, not exempt))
+
+
+def _awaitable(view: View) -> View:
+    return view if is_async(view) else sync_to_async(view)
+
+
+def _split(args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The request among a view's arguments, which is the second where the view is a method."""
+    for place, argument in enumerate(args[:2]):
+        if hasattr(argument, "META"):
+            return argument, args[place + 1 :]
+    raise TypeError("a view that asks for a flag must be called with a request")

@@ -1,0 +1,81 @@
+"""For Django's Jinja2 backend: the tag `flag`, and what it stands on.
+
+"OPTIONS": {"extensions": ["shipsilently_django.jinja.FlagsExtension"]}
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, nodes, pass_context
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+
+from .flags import is_on
+from .rendering import flags_in, plain_value
+
+__all__ = ["FlagsExtension"]
+
+
+class FlagsExtension(Extension):
+    """``{% flag "x" %}…{% else %}…{% endflag %}``, and the functions `flag` and `flag_value`."""
+
+    tags = {"flag"}  # noqa: RUF012  # as Jinja's own extensions have it
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        environment.globals.setdefault("flag", flag)
+        environment.globals.setdefault("flag_value", flag_value)
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """An ``if`` whose condition asks for the flag."""
+        line = next(parser.stream).lineno
+        branch = root = nodes.If(lineno=line)
+        root.test = self._condition(parser)
+        while True:
+            branch.body = parser.parse_statements(
+                ("name:elflag", "name:else", "name:endflag"), drop_needle=False
+            )
+            branch.elif_, branch.else_ = [], []
+            token = next(parser.stream)
+            if token.test("name:elflag"):
+                branch = nodes.If(lineno=token.lineno)
+                branch.test = self._condition(parser)
+                root.elif_.append(branch)
+                continue
+            if token.test("name:else"):
+                root.else_ = parser.parse_statements(("name:endflag",), drop_needle=True)
+            return root
+
+    def _condition(self, parser: Parser) -> nodes.Expr:
+        # `parse_unary`: a comparison is the tag's own, and two strings side by side are a mistake.
+        key = parser.parse_unary()
+        arguments: list[nodes.Expr] = [nodes.ContextReference(), key]
+        negated = False
+        if parser.stream.current.type in ("eq", "ne"):
+            negated = next(parser.stream).type == "ne"
+            arguments.append(parser.parse_unary())
+        if parser.stream.current.type != "block_end":
+            parser.fail(
+                'a flag tag takes one flag: {% flag "x" %} or {% flag "x" == "blue" %}',
+                parser.stream.current.lineno,
+            )
+        # A call of this object, so that no variable of the template can stand in its way.
+        call = self.call_method("_is_on", arguments)
+        return nodes.Not(call) if negated else call
+
+    def _is_on(self, context: Context, key: object, expected: object = True) -> bool:
+        return is_on(flags_in(context), key, expected)
+
+
+@pass_context
+def flag(context: Context, key: object, expected: object = True) -> bool:
+    """Whether a flag is on, or has a value."""
+    return is_on(flags_in(context), key, expected)
+
+
+@pass_context
+def flag_value(context: Context, key: object, default: Any = None) -> Any:
+    """A flag's value."""
+    return plain_value(flags_in(context), key, default)

@@ -1,0 +1,82 @@
+"""For views: a mixin, and a view that is one of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.http import HttpRequest
+
+from .gates import Gate
+from .users import is_async
+
+if TYPE_CHECKING:
+    from django.views import View
+
+    _Base = View
+else:
+    _Base = object
+
+__all__ = ["RequiresFlagMixin", "flag_switch"]
+
+
+class RequiresFlagMixin(_Base):
+    """`requires_flag` for classes of views; put it first among the bases.
+
+    Attributes:
+        required_flag: The flag, or several; ``"!x"`` asks for the opposite.
+        required_flag_value: What each has to be.
+        flag_status: The answer's status otherwise.
+        flag_redirect_to: Where to go instead.
+        flag_fallback: The view to use instead, or its dotted path.
+    """
+
+    required_flag: str | Sequence[str] = ()
+    required_flag_value: Any = True
+    flag_status: int = 404
+    flag_redirect_to: str | None = None
+    flag_fallback: Callable[..., Any] | str | None = None
+
+    def get_flag_gate(self) -> Gate:
+        """The gate before this view.
+
+        Raises:
+            ValueError: `required_flag` is not set.
+        """
+        keys = self.required_flag
+        return Gate(
+            (keys,) if isinstance(keys, str) else tuple(keys),
+            value=self.required_flag_value,
+            status=self.flag_status,
+            redirect_to=self.flag_redirect_to,
+            # From the class: a plain function is not to become a method of this view.
+            fallback=vars_of(type(self), "flag_fallback"),
+        )
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Handle the request, where the flags are so."""
+        wants_async = bool(getattr(type(self), "view_is_async", False))
+        wrapped = self.get_flag_gate().wrap(super().dispatch, wants_async=wants_async)
+        return wrapped(request, *args, **kwargs)
+
+
+def vars_of(cls: type, name: str) -> Any:
+    """A class's attribute as it was written, inherited ones included."""
+    return next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
+
+
+def flag_switch(
+    key: str, *, on: Callable[..., Any], off: Callable[..., Any], value: Any = True
+) -> Callable[..., Any]:
+    """A view that is `on` while the flag is on, and `off` otherwise.
+
+    It is async where one of the two is. What is exempt from CSRF checks or from login is
+    so only where both are.
+
+    Args:
+        key: The flag; ``"!x"`` asks for the opposite.
+        on: A view.
+        off: Another.
+        value: What the flag has to be.
+    """
+    return Gate((key,), value=value, fallback=off).wrap(on, wants_async=is_async(off))
