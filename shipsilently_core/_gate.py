@@ -130,6 +130,11 @@ class Gate:
 
     def _hangs(self, now: float) -> bool:
         with self._lock:
+            # Long beyond its deadline, an attempt was dropped together with its event loop.
+            for key, begun in list(self._under_way.items()):
+                if now - begun <= 2 * self._timeout:
+                    break
+                del self._under_way[key]
             third = next(islice(self._under_way.values(), _FAILURES_TO_CLOSE - 1, None), now)
         patience = self._timeout / 2
         if self._usual:
@@ -139,6 +144,8 @@ class Gate:
     def under_way(self, key: bytes) -> None:
         """A request's attempt for this context begins."""
         with self._lock:
+            # The oldest stays first.
+            self._under_way.pop(key, None)
             self._under_way[key] = self._clock.monotonic()
 
     def ended(self, key: bytes) -> None:
