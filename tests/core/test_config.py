@@ -220,7 +220,8 @@ def test_defaults_are_taken_over() -> None:
 def test_callbacks_can_be_called(name: str) -> None:
     """A callback is a callable or nothing."""
     assert refused(**{name: "print"}).setting == name
-    assert getattr(Config(api_key=KEY, **{name: print}), name) is print
+    config = Config.from_mapping({"api_key": KEY, name: print})
+    assert getattr(config, name) is print
 
 
 class NoClient:

@@ -213,3 +213,28 @@ def test_a_forked_child_has_locks_of_its_own_and_no_background(clock: ManualCloc
     assert fail(gate, U1, connected=False)
     clock.advance(1)
     assert gate.admit(U1) is None
+
+
+def test_attempts_that_vanished_block_nobody_for_good(clock: ManualClock) -> None:
+    """Attempts whose event loop was dropped before they ended stop counting after a while."""
+    gate = gate_of(clock)
+    for key in (U1, U2, U3, b"u4", b"u5", b"u6"):
+        gate.under_way(key)
+    clock.advance(1.5)
+    assert gate.admit(b"u7") is Failure.TIMEOUT
+    clock.advance(3)
+    assert gate.admit(b"u7") is None
+    for key in (U1, U2, U3):
+        gate.under_way(key)
+    clock.advance(1.5)
+    assert gate.admit(b"u7") is Failure.TIMEOUT
+
+
+def test_an_attempt_that_takes_the_place_of_another_is_the_youngest(clock: ManualClock) -> None:
+    """A context whose attempt was dropped and begun anew counts from the new beginning."""
+    gate = gate_of(clock)
+    for key in (U1, U2, U3):
+        gate.under_way(key)
+    clock.advance(1.5)
+    gate.under_way(U1)
+    assert gate.admit(b"u7") is None

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from shipsilently_core import _process
 from shipsilently_core._process import (
     Latch,
     ProcessGuard,
@@ -156,7 +155,8 @@ def test_a_loop_that_was_closed_is_passed_over() -> None:
 
 async def test_work_runs_on_a_loop_from_a_thread() -> None:
     """A coroutine given from a thread runs on the loop; what it raises is reported."""
-    loop, failures, ended = asyncio.get_running_loop(), [], asyncio.Event()
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    failures: list[str] = []
 
     async def bad() -> None:
         raise ValueError("bad")
@@ -172,7 +172,8 @@ async def test_work_runs_on_a_loop_from_a_thread() -> None:
 
 async def test_work_that_is_cancelled_or_succeeds_is_no_failure() -> None:
     """Only an exception counts as one."""
-    loop, failures, begun = asyncio.get_running_loop(), [], asyncio.Event()
+    loop, begun = asyncio.get_running_loop(), asyncio.Event()
+    failures: list[BaseException] = []
     tasks: list[asyncio.Task[Any] | None] = []
 
     async def long() -> None:
@@ -199,6 +200,6 @@ def test_the_guard_knows_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     guard = ProcessGuard()
     assert not guard.forked()
     pid = os.getpid()
-    monkeypatch.setattr(_process.os, "getpid", lambda: pid + 1)
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
     assert guard.forked()
     assert not guard.forked()
