@@ -90,7 +90,7 @@ class Flags:
         row = self._rows.get(key)
         if row is not None and not overrides.values:
             value = row.value
-            if type(value) is type(default) and type(value) is not dict:
+            if type(value) is type(default) and type(value) not in (dict, list):
                 return value
         return self.detail(key, default).value
 
