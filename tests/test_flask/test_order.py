@@ -60,7 +60,7 @@ def test_a_gate_above_the_route_is_refused(app: Flask) -> None:
     def page() -> str:
         return "page"
 
-    with pytest.raises(ConfigurationError, match="route of the endpoint 'page'.*below it"):
+    with pytest.raises(ConfigurationError, match=r"route of the endpoint 'page'.*below it"):
         app.test_client().get("/")
     assert is_refused(app)
 
