@@ -506,6 +506,6 @@ def _describe(failure: Failure, reply: Reply) -> str:
         return f"the service failed (HTTP {reply.status})"
     if reply.status is None:
         return f"the service's answer could not be read ({reply.cause})"
-    kind = reply.headers.get("content-type", "no content type")
+    kind = reply.headers.get("content-type", "no content type")[:100]
     what = f"; {reply.cause}" if reply.cause else ""
     return f"the service's answer is not the promised JSON (HTTP {reply.status}, {kind}{what})"
