@@ -25,6 +25,11 @@ class Subcommand(NamedTuple):
 
 #: The subcommands by name, in the order in which the help lists them.
 COMMANDS: Mapping[str, Subcommand] = {
+    "demo": Subcommand(
+        "shipsilently_cli.demo",
+        "Show three sites through an outage.",
+        "django,flask,fastapi,local,cli",
+    ),
     "serve": Subcommand(
         "shipsilently_cli.serve", "Run the service on this machine, from a flags file.", "local"
     ),
