@@ -36,6 +36,10 @@ class Step(enum.Enum):
         return self.value.replace("\n", " ")
 
 
+#: Columns that the cells need, so that the table keeps its form while it fills.
+_WIDTHS = {Step.OFF: 8, Step.ON: 11, Step.REFUSING: 17, Step.KILLED: 17, Step.BACK: 13}
+
+
 def outage_cell(timing: Timing, before: Timing) -> str:
     """How long pages took during an outage, and how much more than before it."""
     return (
@@ -117,7 +121,7 @@ class Board:
         table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), leading=1)
         table.add_column("", style="bold", no_wrap=True)
         for step in Step:
-            table.add_column(step.value, vertical="top")
+            table.add_column(step.value, min_width=_WIDTHS[step])
         for framework, cells in self._cells.items():
             table.add_row(framework, *(cells.get(step, Text("")) for step in Step))
         key = (

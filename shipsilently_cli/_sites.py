@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,11 +82,12 @@ def find_examples(package: Path) -> Path:
     raise FileNotFoundError("the example sites are not there: they come with the package")
 
 
-def missing_libraries() -> dict[str, list[str]]:
+def missing_libraries(
+    find: Callable[[str], object | None] = importlib.util.find_spec,
+) -> dict[str, list[str]]:
     """The libraries that are not installed, by the extra that brings them."""
     missing = {
-        extra: [name for name in names if importlib.util.find_spec(name) is None]
-        for extra, names in _LIBRARIES.items()
+        extra: [name for name in names if find(name) is None] for extra, names in _LIBRARIES.items()
     }
     return {extra: names for extra, names in missing.items() if names}
 

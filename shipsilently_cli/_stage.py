@@ -38,7 +38,7 @@ class StartError(Exception):
     """
 
     def __init__(self, name: str, problem: str, lines: Sequence[str]) -> None:
-        super().__init__(f"{name}: {problem}")
+        super().__init__(f"{name} {problem}")
         self.name = name
         self.lines = lines
 
@@ -141,12 +141,12 @@ class Stage:
         for name, child in self._running.items():
             if child.ended:
                 raise StartError(
-                    name, f"it has ended ({child.process.returncode})", child.last_lines()
+                    name, f"has ended, with status {child.process.returncode}", child.last_lines()
                 )
 
     async def _start_site(self, site: Site, port: int, env: dict[str, str]) -> None:
         if not site.folder.is_dir():
-            raise StartError(site.name, f"there is no folder {site.folder}", [])
+            raise StartError(site.name, f"has no folder {site.folder}", [])
         if command := site.prepare_with():
             child = self._children.start(site.name, command, folder=site.folder, env=env)
             await self._succeeds(site.name, child)
@@ -160,10 +160,10 @@ class Stage:
             if child.ended:
                 self._children.ended(child)
                 if child.process.returncode:
-                    raise StartError(name, "its set-up failed", child.last_lines())
+                    raise StartError(name, "could not be set up", child.last_lines())
                 return
             await asyncio.sleep(_PAUSE)
-        raise StartError(name, f"its set-up took more than {_START_LIMIT:g} s", child.last_lines())
+        raise StartError(name, f"was not set up within {_START_LIMIT:g} s", child.last_lines())
 
     async def _answers(self, name: str, child: Child, url: str) -> None:
         seen = "no answer"
@@ -171,7 +171,9 @@ class Stage:
         while time.monotonic() < limit:
             if child.ended:
                 raise StartError(
-                    name, f"it ended at once ({child.process.returncode})", child.last_lines()
+                    name,
+                    f"ended at once, with status {child.process.returncode}",
+                    child.last_lines(),
                 )
             try:
                 answer = await self._client.get(url, headers={"X-API-Key": KEY})
