@@ -13,6 +13,7 @@ The modules, in the order to read them:
 - `conditions`: what is asked of flags; `gates`: views that depend on it (`order`)
 - `templating`: flags in Jinja
 - `signals`: what is told of requests
+- `commands`: ``flask shipsilently``
 """
 
 from __future__ import annotations

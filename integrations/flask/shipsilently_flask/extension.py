@@ -10,6 +10,7 @@ from flask import Flask
 from shipsilently_core import ConfigurationError, ShipSilentlyClient
 
 from . import order, templating
+from .commands import commands
 from .current import forget_flags
 from .settings import read_settings
 from .state import NAME, ContextLoader, State, shared_client
@@ -70,6 +71,7 @@ class ShipSilently:
             client = shared_client(settings.config, alone=app.testing)
         templating.install(app)
         order.check_once(app)
+        app.cli.add_command(commands)
         app.extensions[NAME] = State(client, settings, self)
 
     def context_loader(self, loader: Loader) -> Loader:

@@ -1,0 +1,145 @@
+"""``flask shipsilently evaluate`` and ``list``: what the service says, asked from a shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from flask import current_app
+from flask.cli import AppGroup
+
+from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyClient
+from shipsilently_core.signals import evaluation_failed
+
+from .state import state_of
+
+__all__ = ["commands"]
+
+commands = AppGroup("shipsilently", help="Ask for feature flags, as this app's client sees them.")
+
+_user = click.option("--user", metavar="ID", help="The userId to ask for.")
+_attributes = click.option(
+    "--attr",
+    "attributes",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=lambda ctx, param, given: dict(_attribute(one) for one in given),
+    help="Another attribute of the context; VALUE is JSON, or else a string. May be repeated.",
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One flag as it is printed."""
+
+    result: EvaluationResult
+
+    def as_dict(self) -> dict[str, Any]:
+        """The flag for ``--json``."""
+        found = self.result
+        return {
+            "flagKey": found.flag_key,
+            "value": found.value,
+            "reason": str(found.reason),
+            "ruleId": found.rule_id,
+            "source": str(found.source),
+            "error": None if found.error is None else str(found.error),
+        }
+
+    def as_columns(self) -> tuple[str, ...]:
+        """The flag as a line of the table."""
+        found = self.result
+        why = found.reason if found.rule_id is None else f"{found.reason} ({found.rule_id})"
+        value = json.dumps(found.value, ensure_ascii=False)
+        return found.flag_key, value, str(why), str(found.error or found.source)
+
+
+@commands.command("evaluate")
+@click.argument("key")
+@click.option("--default", metavar="JSON", help="What to serve if there is nothing better.")
+@_user
+@_attributes
+@_as_json
+def evaluate(
+    key: str, default: str | None, user: str | None, attributes: dict[str, Any], as_json: bool
+) -> None:
+    """Evaluate the flag KEY with one call to the service.
+
+    Ends with status 1 when nothing better than a default could be served.
+    """
+    given = () if default is None else (_value(default),)
+    with _failing_loudly():
+        result = _client().evaluate_detail(key, _context(user, attributes), *given)
+    _print([_Row(result)], as_json)
+    if result.error is not None:
+        raise SystemExit(1)
+
+
+@commands.command("list")
+@_user
+@_attributes
+@_as_json
+def list_(user: str | None, attributes: dict[str, Any], as_json: bool) -> None:
+    """List every flag of the environment, with one call to the service.
+
+    Ends with status 1 when the service did not answer.
+    """
+    failures: list[str] = []
+
+    def note(sender: object, failure: str, **more: object) -> None:
+        failures.append(failure)
+
+    client = _client()
+    with _failing_loudly(), evaluation_failed.connected_to(note, sender=client):
+        results = client.evaluate_all(_context(user, attributes))
+    if failures:
+        raise click.ClickException(f"the service did not answer: {failures[0]}")
+    _print([_Row(results[key]) for key in sorted(results)], as_json)
+
+
+def _client() -> ShipSilentlyClient:
+    return state_of(current_app).client
+
+
+@contextmanager
+def _failing_loudly() -> Iterator[None]:
+    """With the cache switched off a failed call raises: one line is enough for it."""
+    try:
+        yield
+    except EvaluationError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _attribute(given: str) -> tuple[str, Any]:
+    name, equals, value = given.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"{given!r} is not NAME=VALUE")
+    return name, _value(value)
+
+
+def _value(given: str) -> Any:
+    """JSON where it is that, else the string itself."""
+    try:
+        return json.loads(given)
+    except ValueError:
+        return given
+
+
+def _context(user: str | None, attributes: dict[str, Any]) -> dict[str, Any]:
+    return attributes if user is None else {**attributes, "userId": user}
+
+
+def _print(rows: list[_Row], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([row.as_dict() for row in rows], ensure_ascii=False, indent=2))
+        return
+    table = [("flag", "value", "reason", "from"), *(row.as_columns() for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

@@ -1,0 +1,125 @@
+"""`flask shipsilently evaluate` and `list`, as people type them."""
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import Result
+from flask import Flask
+from shipsilently_flask import ShipSilently
+
+from shipsilently_core.testing import ScriptedService
+
+from .apps import bare_app, client_of, make_app
+
+
+def rows(context: dict[str, Any]) -> dict[str, Any]:
+    """Flags that show what was asked."""
+    return {"plan": context.get("plan"), "on": context.get("userId") == "ada", "limit": 3}
+
+
+@pytest.fixture
+def service() -> ScriptedService:
+    """A service with these flags."""
+    return ScriptedService(rows)
+
+
+@pytest.fixture
+def app(service: ScriptedService) -> Flask:
+    """An app on that service."""
+    return make_app(service)
+
+
+def run(app: Flask, *words: str) -> Result:
+    """What the command does."""
+    return app.test_cli_runner().invoke(args=["shipsilently", *words])
+
+
+def test_a_flag_is_evaluated_for_a_user(app: Flask, service: ScriptedService) -> None:
+    """`evaluate` prints one flag for the user that is named, after one call."""
+    result = run(app, "evaluate", "on", "--user", "ada")
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "flag  value  reason   from",
+        "on    true   default  server",
+    ]
+    assert len(service.requests) == 1
+
+
+def test_attributes_are_json_or_strings(app: Flask) -> None:
+    """`--attr` takes numbers and booleans as JSON spells them, and everything else as text."""
+    for given, shown in (("pro", '"pro"'), ("3", "3"), ("true", "true"), ("a=b", '"a=b"')):
+        result = run(app, "evaluate", "plan", "--attr", f"plan={given}", "--json")
+        assert json.dumps(json.loads(result.output)[0]["value"]) == shown
+
+
+def test_all_flags_are_listed_by_key(app: Flask, service: ScriptedService) -> None:
+    """`list` prints every flag in the order of their keys, after one call."""
+    result = run(app, "list", "--user", "bob", "--attr", "plan=pro")
+    assert [line.split()[:2] for line in result.output.splitlines()[1:]] == [
+        ["limit", "3"],
+        ["on", "false"],
+        ["plan", '"pro"'],
+    ]
+    assert len(service.requests) == 1
+
+
+def test_json_tells_everything(app: Flask) -> None:
+    """`--json` prints a list of objects that programs can read."""
+    result = run(app, "list", "--json")
+    assert json.loads(result.output)[0] == {
+        "flagKey": "limit",
+        "value": 3,
+        "reason": "default",
+        "ruleId": None,
+        "source": "server",
+        "error": None,
+    }
+
+
+def test_an_unknown_flag_is_a_failure(app: Flask) -> None:
+    """A flag that does not exist gives the default, says so, and ends with status 1."""
+    result = run(app, "evaluate", "nothing", "--default", '"blue"')
+    assert result.exit_code == 1
+    assert result.output.splitlines()[1].split() == [
+        "nothing",
+        '"blue"',
+        "flag_not_found",
+        "not_found",
+    ]
+
+
+def test_an_outage_is_told(app: Flask, service: ScriptedService) -> None:
+    """Without an answer both commands end with status 1 and say what is wrong."""
+    service.fail(401)
+    result = run(app, "evaluate", "on")
+    assert (result.exit_code, result.output.split()[-1]) == (1, "auth")
+    result = run(app, "list")
+    assert result.exit_code == 1
+    assert "the service did not answer: auth" in result.output
+
+
+@pytest.mark.parametrize("words", [["list"], ["evaluate", "on"]])
+def test_an_outage_without_a_cache_is_one_line(service: ScriptedService, words: list[str]) -> None:
+    """With the cache switched off the command ends with one line instead of a traceback."""
+    service.fail(503)
+    app = bare_app()
+    ShipSilently(app, client=client_of(service, disable_cache=True))
+    result = run(app, *words)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: could not evaluate")
+
+
+@pytest.mark.parametrize("given", ["plan", "=pro"])
+def test_an_attribute_needs_a_name_and_a_value(app: Flask, given: str) -> None:
+    """An attribute that is not NAME=VALUE is refused before anything is asked."""
+    result = run(app, "evaluate", "on", "--attr", given)
+    assert result.exit_code == 2
+    assert "is not NAME=VALUE" in result.output
+
+
+def test_the_group_explains_itself(app: Flask) -> None:
+    """`flask shipsilently` lists its commands."""
+    result = run(app, "--help")
+    assert "evaluate" in result.output
+    assert "list" in result.output
