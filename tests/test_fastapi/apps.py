@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
@@ -67,13 +67,11 @@ def socket_status(client: TestClient, path: str, **settings: Any) -> int | str:
 
 
 def attempts(service: ScriptedService) -> int:
-    """How many calls the service has had on account of requests, the client's own left out."""
-    return sum(b'"system"' not in request.body for request in service.requests)
+    """How many calls the service has had."""
+    return len(service.requests)
 
 
 def our_threads() -> list[str]:
     """The names of the client's own threads that are alive."""
-    return [thread.name for thread in threading.enumerate() if "shipsilently" in thread.name]
-
-
-Endpoint = Callable[..., Any]
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if "shipsilently" in name and name != "shipsilently-local"]

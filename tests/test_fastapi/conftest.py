@@ -27,7 +27,7 @@ def service() -> ScriptedService:
 def client(service: ScriptedService, clock: ManualClock) -> Iterator[ShipSilentlyClient]:
     """A client of that service which does nothing by itself."""
     client = ShipSilentlyClient(
-        api_key="sk_test", transport=service, clock=clock, rng=lambda: 1.0, stream=False
+        api_key="sk_test", transport=service, clock=clock, rng=lambda: 1.0, background=False
     )
     yield client
     client.close()

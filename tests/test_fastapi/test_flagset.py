@@ -147,8 +147,7 @@ async def test_a_value_of_another_type_gives_the_declared_default(
             assert getattr(checkout, field) == expected
     finally:
         signals.disconnect(signals.evaluation_failed, receiver, sender=client)
-    others = vars(AS_SERVED) | {field: expected}
-    assert vars(checkout) == others
+    assert vars(Checkout.of(given)) == vars(AS_SERVED) | {field: expected}
     (key,) = served
     assert told == [(client, Failure.TYPE_MISMATCH, None, key)] * 2
     lines = [line for line in caplog.messages if "does not take" in line]

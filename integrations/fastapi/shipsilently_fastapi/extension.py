@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -45,8 +46,8 @@ class ShipSilently:
             socket; plain or ``async``. Called when the first flag is needed, at most
             once for each. Left out, all are evaluated for the empty context; see also
             `FlagsDependency.using`.
-        client: A client of your own, which stays yours to close; for sharing one, and
-            for tests.
+        client: A client of your own, which stays yours to close; or a function that
+            makes one, called for each life of the app. For sharing one, and for tests.
         settings: See `Config`.
 
     Raises:
@@ -58,7 +59,7 @@ class ShipSilently:
         config: Config | None = None,
         *,
         context: ContextFunction | None = None,
-        client: ShipSilentlyClient | None = None,
+        client: ShipSilentlyClient | Callable[[], ShipSilentlyClient] | None = None,
         **settings: Any,
     ) -> None:
         if client is not None and (config is not None or settings):
@@ -68,9 +69,17 @@ class ShipSilently:
             raise ConfigurationError("context", "must be a function that takes the connection")
         self.context = context
         self.lifespan = Lifespan(self)
-        self._given = client
-        self._made = None if client is not None else ShipSilentlyClient(config, **settings)
-        self._config = client.config if client is not None else self._own().config
+        self._theirs: ShipSilentlyClient | None = None
+        self._make: Callable[[], ShipSilentlyClient] = partial(
+            ShipSilentlyClient, config, **settings
+        )
+        if isinstance(client, ShipSilentlyClient):
+            self._theirs = client
+        elif client is not None:
+            self._make = client
+        first = self._theirs or self._make()
+        self._made = None if self._theirs is not None else first
+        self._config = first.config
         self._lock = Lock()
         self._running = 0
         self._told = False
@@ -81,14 +90,14 @@ class ShipSilently:
     @property
     def client(self) -> ShipSilentlyClient:
         """The client. After the lifespan has ended, it is a new one."""
-        if self._given is not None:
-            return self._given
-        if self._made is None:
+        if self._theirs is not None:
+            return self._theirs
+        client = self._made
+        if client is None:
             # The lifespan has closed the last one, and the app lives again, as in tests.
             with self._lock:
-                if self._made is None:
-                    self._made = ShipSilentlyClient(self._config)
-        return self._own()
+                client = self._made = self._made or self._make()
+        return client
 
     @property
     def config(self) -> Config:
@@ -121,9 +130,11 @@ class ShipSilently:
         if isinstance(app, FastAPI):
             hide_closed_routes(app, self)
 
-    def same_environment(self, other: ShipSilently) -> bool:
-        """Whether two apps ask the same service with the same key, and can share a client."""
-        mine, theirs = self._config, other.config
+    def joins(self, outer: ShipSilently | None) -> bool:
+        """Whether its app can use the client of the app around: for the same environment."""
+        if outer is None:
+            return False
+        mine, theirs = self._config, outer.config
         return (mine.api_url, mine.api_key) == (theirs.api_url, theirs.api_key)
 
     def start(self) -> None:
@@ -139,7 +150,7 @@ class ShipSilently:
         """Close the client with the last lifespan that uses it. Never raises."""
         with self._lock:
             self._running -= 1
-            if self._running or self._made is None:
+            if self._running or self._theirs is not None or self._made is None:
                 return
             client, self._made = self._made, None
         try:
@@ -157,7 +168,3 @@ class ShipSilently:
             "the app lifespan=shipsilently.lifespan, or call shipsilently.install(app); in "
             "tests, write `with TestClient(app) as client`"
         )
-
-    def _own(self) -> ShipSilentlyClient:
-        assert self._made is not None
-        return self._made

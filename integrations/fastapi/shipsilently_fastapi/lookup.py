@@ -33,24 +33,37 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
     Args:
         connection: A ``Request``, a ``WebSocket`` or an ``HTTPConnection``.
     """
-    scope = connection.scope
+    return flags_in(connection.scope, _installed(connection.scope.get("app")), connection)
+
+
+def flags_in(
+    scope: Scope, own: ShipSilently | None, connection: HTTPConnection | None = None
+) -> RequestFlags:
+    """The flags of a scope, made where there are none yet.
+
+    A mounted app uses the client of the app around it, whose lifespan runs while its own
+    never does, with a context function of its own if it has one; a client of its own only
+    for another environment.
+
+    Args:
+        scope: Of a request or a socket.
+        own: What the app at hand was made with.
+        connection: The scope as its endpoint sees it.
+    """
     found: RequestFlags | None = scope.get(SCOPE_KEY)
+    outer: ShipSilently | None
     if found is None:
-        found = scope[SCOPE_KEY] = _new_flags(scope, connection)
-        return found
-    return found.on(connection)
-
-
-def _new_flags(scope: Scope, connection: HTTPConnection) -> RequestFlags:
-    app = scope.get("app")
-    own = _installed(app)
-    outer: ShipSilently | None = (scope.get("state") or {}).get(STATE)
-    if own is None or own is outer:
-        return (outer or _without_client(type(app).__name__)).flags(connection)
-    if outer is not None and own.same_environment(outer):
-        # A mounted app's own lifespan never runs: the client of the app around it does.
-        return (outer if own.context is None else own).flags(connection, client=outer.client)
-    return own.flags(connection)
+        outer = (scope.get("state") or {}).get(STATE)
+    else:
+        outer = found.shipsilently
+    if own is None or own is outer or (own.context is None and own.joins(outer)):
+        if found is not None:
+            return found if connection is None else found.on(connection)
+        own, client = outer or _without_client(type(scope.get("app")).__name__), None
+    else:
+        client = outer.client if outer is not None and own.joins(outer) else None
+    made = scope[SCOPE_KEY] = own.flags(connection or HTTPConnection(scope), client=client)
+    return made
 
 
 def _installed(app: Any) -> ShipSilently | None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import MutableHeaders
-from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .connection import RequestFlags
-from .lookup import SCOPE_KEY
+from .lookup import SCOPE_KEY, flags_in
 
 if TYPE_CHECKING:
     from .extension import ShipSilently
@@ -39,24 +37,10 @@ class FlagsMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
-            if SCOPE_KEY in scope:
-                self._within(scope)
-            else:
-                scope[SCOPE_KEY] = RequestFlags(self.shipsilently, HTTPConnection(scope))
+            flags_in(scope, self.shipsilently)
             if self._timed and scope["type"] == "http":
                 send = _timing(scope, send)
         await self.app(scope, receive, send)
-
-    def _within(self, scope: Scope) -> None:
-        """In a mounted app: its parent's client, or its own for another environment."""
-        outer: RequestFlags = scope[SCOPE_KEY]
-        own = self.shipsilently
-        if outer.shipsilently is own:
-            return
-        if not own.same_environment(outer.shipsilently):
-            scope[SCOPE_KEY] = RequestFlags(own, HTTPConnection(scope))
-        elif own.context is not None:
-            scope[SCOPE_KEY] = RequestFlags(own, HTTPConnection(scope), client=outer.client)
 
 
 def _timing(scope: Scope, send: Send) -> Send:

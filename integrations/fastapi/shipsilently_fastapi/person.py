@@ -12,9 +12,11 @@ import anyio.from_thread
 from starlette.requests import HTTPConnection
 
 from shipsilently_core import Context, Failure, ShipSilentlyClient
-from shipsilently_core._evaluation import Evaluator, View
 
 if TYPE_CHECKING:
+    from shipsilently_core._evaluation import Evaluator
+    from shipsilently_core._view import View
+
     from .extension import ShipSilently
 
 __all__ = ["UNKNOWN", "Person"]
@@ -85,7 +87,11 @@ class Person:
         if known is UNKNOWN:
             return self._unknown(), True
         if known is None:
-            self.client.resolve(UNKNOWN, may_block=False)
+            self.evaluator.notices.warn(
+                "unawaited",
+                "a flag was read before the context function could be awaited: what everybody "
+                "gets was served; write `await flags.load()` first",
+            )
             return self._unknown(), False
         return self.client.resolve(known, may_block=may_block)
 

@@ -10,11 +10,12 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from shipsilently_core import Context, Flags
-from shipsilently_core._evaluation import View
 
 from .gates import Gate
 
 if TYPE_CHECKING:
+    from shipsilently_core._view import View
+
     from .extension import ShipSilently
 
 __all__ = ["FlaggedAPIRoute"]

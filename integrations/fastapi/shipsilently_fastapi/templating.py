@@ -10,8 +10,6 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context as TemplateContext
 from starlette.templating import Jinja2Templates
 
-from shipsilently_core._evaluation import UNSET
-
 from .connection import RequestFlags
 from .gates import holds
 from .lookup import get_flags
@@ -38,9 +36,9 @@ def add_flags(templates: Jinja2Templates) -> None:
 
 
 @pass_context
-def _flag(context: TemplateContext, key: str, default: Any = UNSET) -> Any:
+def _flag(context: TemplateContext, key: str, *default: Any, **named: Any) -> Any:
     """The flag's value; without a default the declared one, else ``None``, which is off."""
-    return _flags(context).get(key, default)
+    return _flags(context).get(key, *default, **named)
 
 
 def _flags(context: TemplateContext) -> RequestFlags:
@@ -70,7 +68,6 @@ class FlagTag(Extension):
         body = parser.parse_statements(("name:else", "name:endflag"))
         otherwise: list[nodes.Node] = []
         if next(parser.stream).value == "else":
-            parser.stream.expect("block_end")
             otherwise = parser.parse_statements(("name:endflag",), drop_needle=True)
         return nodes.If(test, body, [], otherwise, lineno=line)
 
@@ -80,6 +77,8 @@ class FlagTag(Extension):
             if parser.stream.current.test("string") and parser.stream.look().test("string"):
                 # Jinja would join them, and nobody has a flag of that name.
                 parser.fail("flag: put a comma between the keys of two flags", line)
+            if parser.stream.current.test("block_end"):
+                parser.fail('flag needs the key of a flag: {% flag "x" %}', line)
             keys.append(parser.parse_expression())
             if not parser.stream.skip_if("comma"):
                 break

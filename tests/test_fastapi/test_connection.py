@@ -1,0 +1,364 @@
+"""`RequestFlags`: lazy, for whoever asks, refreshed on demand, usable to the very end."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from fastapi import BackgroundTasks, Depends, FastAPI, Request, WebSocket
+from fastapi.responses import JSONResponse, StreamingResponse
+from shipsilently_fastapi import FlagsDep, RequestFlags, ShipSilently, get_flags
+from starlette.requests import HTTPConnection
+
+from shipsilently_core import Context, ShipSilentlyClient, Source
+from shipsilently_core.testing import ManualClock, ScriptedService
+from tests.test_fastapi.apps import (
+    FREE,
+    PRO,
+    app_with,
+    attempts,
+    from_headers,
+    from_headers_async,
+    serving,
+    socket_status,
+)
+
+Make = Callable[..., ShipSilently]
+
+
+def connection(**headers: str) -> HTTPConnection:
+    """A request with these headers."""
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return HTTPConnection({"type": "http", "headers": pairs, "path": "/"})
+
+
+ADA = connection(x_user="ada", x_plan="pro")
+
+
+async def test_the_context_is_found_out_when_the_first_flag_is_needed(
+    make: Make, service: ScriptedService
+) -> None:
+    """The context function is not called before, and once only."""
+    calls = []
+
+    async def context(connection: HTTPConnection) -> dict[str, Any]:
+        calls.append(connection)
+        return {"userId": "ada"}
+
+    flags = make(context=context).flags(ADA)
+    assert (calls, flags.took) == ([], None)
+    assert await flags.load() is flags
+    assert flags.get("who", "") == "ada"
+    await flags.load()
+    assert await flags.aget("who", "") == "ada"
+    assert calls == [ADA]
+    assert flags.context == Context({"userId": "ada"})
+    assert attempts(service) == 1
+    assert flags.took is not None
+    assert flags.took >= 0
+
+
+async def test_tasks_of_one_request_share_its_evaluation(
+    make: Make, service: ScriptedService
+) -> None:
+    """Tasks that start together get the same flags by one attempt."""
+    flags = make(context=from_headers_async).flags(ADA)
+    found = await asyncio.gather(*(flags.aget("who", "") for _ in range(20)))
+    assert found == ["ada"] * 20
+    assert attempts(service) == 1
+
+
+@pytest.mark.parametrize("context", [from_headers, from_headers_async])
+def test_plain_code_in_a_thread_may_be_the_first_to_read(
+    make: Make, service: ScriptedService, context: Any
+) -> None:
+    """A plain endpoint that awaits nothing gets real flags, whatever the context function is."""
+    app = app_with(make(context=context))
+
+    @app.get("/")
+    def home(request: Request) -> list[Any]:
+        flags = get_flags(request)
+        return [flags.get("who", ""), flags.is_enabled("new"), "who" in flags]
+
+    with serving(app) as client:
+        assert client.get("/", headers=PRO).json() == ["ada", True, True]
+    assert attempts(service) == 1
+
+
+@pytest.mark.parametrize("context", [from_headers, from_headers_async])
+async def test_a_plain_read_on_the_loop_serves_what_is_known(
+    make: Make, service: ScriptedService, caplog: pytest.LogCaptureFixture, context: Any
+) -> None:
+    """A read before any await never blocks the loop: what is known, with one line of advice."""
+    flags = make(context=context).flags(ADA)
+    assert flags.get("who", "default") == "default"
+    assert flags.detail("who", "default").source is Source.DEFAULT
+    assert attempts(service) == 0
+    assert sum("await" in line for line in caplog.messages) == 1
+    assert await flags.aget("who", "") == "ada"
+    assert flags.get("who", "") == "ada"
+
+
+async def test_a_plain_read_in_a_foreign_thread_serves_what_everybody_gets(
+    make: Make, client: ShipSilentlyClient
+) -> None:
+    """Where an async context function cannot be awaited, nobody else's values are served."""
+    await client.aevaluate_all({})
+    await client.aevaluate_all({"userId": "eve"})
+    flags = make(context=from_headers_async).flags(ADA)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(flags.get("who", "default")))
+    thread.start()
+    await asyncio.to_thread(thread.join)
+    assert found == ["default"]
+
+
+async def context_with_a_bug_async(connection: HTTPConnection) -> dict[str, str]:
+    """Fails."""
+    raise KeyError("ada's secret")
+
+
+def context_with_a_bug(connection: HTTPConnection) -> dict[str, str]:
+    """Fails."""
+    raise KeyError("ada's secret")
+
+
+@pytest.mark.parametrize("context", [context_with_a_bug, context_with_a_bug_async])
+def test_a_context_function_that_raises_breaks_no_request(
+    make: Make, service: ScriptedService, caplog: pytest.LogCaptureFixture, context: Any
+) -> None:
+    """A bug in the context function costs the flags, not the request; the log says where."""
+    app = app_with(make(context=context))
+
+    @app.get("/async")
+    async def read_async(flags: FlagsDep) -> str:
+        return flags.get("who", "default")
+
+    @app.get("/plain")
+    def read_plain(request: Request) -> str:
+        return get_flags(request).get("who", "default")
+
+    with serving(app) as client:
+        for path in ("/async", "/plain"):
+            assert client.get(path).json() == "default"
+    told = [line for line in caplog.messages if "context function" in line]
+    assert len(told) == 1
+    assert "KeyError" in told[0]
+    assert "test_connection.py" in told[0]
+    assert "secret" not in caplog.text
+    assert attempts(service) == 0
+
+
+def test_a_context_of_a_wrong_kind_is_told_of(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """A context function that gives no mapping costs the context, not the request."""
+    app = app_with(make(context=lambda connection: "ada"))
+
+    @app.get("/")
+    async def home(flags: FlagsDep) -> str:
+        return flags.get("who", "")
+
+    with serving(app) as client:
+        assert client.get("/").json() == "nobody"
+    assert any("context attribute" in line for line in caplog.messages)
+
+
+def test_a_socket_can_be_refreshed(
+    make: Make, service: ScriptedService, clock: ManualClock
+) -> None:
+    """A socket keeps its flags to the end, and sees what a new request would after `refresh`."""
+    app = app_with(make(context=from_headers))
+
+    @app.websocket("/")
+    async def socket(socket: WebSocket, flags: FlagsDep) -> None:
+        await socket.accept()
+        async for message in socket.iter_text():
+            if message == "refresh":
+                assert await flags.refresh() is flags
+            await socket.send_json(flags.get("color", ""))
+
+    def ask(session: Any, message: str) -> Any:
+        session.send_text(message)
+        return session.receive_json()
+
+    with serving(app) as client, client.websocket_connect("/", headers=PRO) as session:
+        assert ask(session, "read") == "red"
+        service.set({"color": "blue"})
+        assert ask(session, "refresh") == "red"
+        assert attempts(service) == 1
+        clock.advance(60)
+        assert ask(session, "read") == "red"
+        assert ask(session, "refresh") == "blue"
+        service.fail(503)
+        clock.advance(60)
+        assert ask(session, "refresh") == "blue"
+        assert attempts(service) == 3
+
+
+async def test_a_refresh_finds_out_the_context_anew(make: Make) -> None:
+    """After a refresh the flags are those of whoever the connection belongs to by then."""
+    user = {"userId": "ada"}
+    flags = make(context=lambda connection: dict(user)).flags(ADA)
+    assert await flags.aget("who", "") == "ada"
+    user["userId"] = "bob"
+    assert await flags.aget("who", "") == "ada"
+    await flags.refresh()
+    assert flags.get("who", "") == "bob"
+    fixed = flags.of(Context({"userId": "eve"}))
+    await fixed.load()
+    await fixed.refresh()
+    assert fixed.get("who", "") == "eve"
+
+
+def test_flags_can_be_read_after_the_response(make: Make, service: ScriptedService) -> None:
+    """Background tasks, plain and async, and streaming bodies read the request's own flags."""
+    app = app_with(make(context=from_headers))
+    seen = []
+
+    def task(flags: RequestFlags) -> None:
+        seen.append(flags.get("who", ""))
+
+    async def async_task(flags: RequestFlags) -> None:
+        seen.append(await flags.aget("who", ""))
+
+    @app.get("/tasks")
+    async def tasks(request: Request, background: BackgroundTasks) -> str:
+        background.add_task(task, get_flags(request))
+        background.add_task(async_task, get_flags(request))
+        return "ok"
+
+    @app.get("/stream")
+    async def stream(request: Request) -> StreamingResponse:
+        async def body() -> AsyncIterator[str]:
+            for _ in range(3):
+                yield await get_flags(request).aget("who", "") + " "
+
+        return StreamingResponse(body())
+
+    with serving(app) as client:
+        assert client.get("/tasks", headers=PRO).json() == "ok"
+        assert seen == ["ada", "ada"]
+        assert client.get("/stream", headers=FREE).text == "bob bob bob "
+    assert attempts(service) == 2
+
+
+current: ContextVar[dict[str, str]] = ContextVar("current")
+
+
+def set_user(request: Request) -> None:
+    """Set the user as a plain dependency does: where the endpoint cannot see it."""
+    current.set({"userId": request.headers["x-user"]})
+    request.state.user = request.headers["x-user"]
+
+
+async def set_user_async(request: Request) -> None:
+    """Set the user as an async dependency does."""
+    set_user(request)
+
+
+@pytest.mark.parametrize("dependency", [set_user, set_user_async])
+def test_the_user_may_be_set_by_any_kind_of_dependency(make: Make, dependency: Any) -> None:
+    """What a dependency has put into the request's state before is there for the context."""
+
+    def context(connection: HTTPConnection) -> dict[str, str]:
+        return {"userId": connection.state.user}
+
+    app = app_with(make(context=context), dependencies=[Depends(dependency)])
+
+    @app.get("/async")
+    async def read_async(request: Request, flags: FlagsDep) -> list[str]:
+        return [flags.get("who", ""), get_flags(request).get("who", "")]
+
+    @app.get("/plain")
+    def read_plain(request: Request, flags: FlagsDep) -> list[str]:
+        return [flags.get("who", ""), get_flags(request).get("who", "")]
+
+    with serving(app) as client:
+        for path in ("/async", "/plain"):
+            for headers, user in ((PRO, "ada"), (FREE, "bob")):
+                assert client.get(path, headers=headers).json() == [user, user]
+
+
+def test_a_middleware_may_copy_the_scope(make: Make) -> None:
+    """What a middleware within has put into a scope of its own is there for the context."""
+
+    def context(connection: HTTPConnection) -> dict[str, str]:
+        return {"userId": connection.scope["who"]}
+
+    class Copying:
+        def __init__(self, app: Any) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await self.app({**scope, "who": "ada"}, receive, send)
+
+    app = FastAPI()
+    app.add_middleware(Copying)
+    make(context=context).install(app)
+
+    @app.get("/")
+    async def home(flags: FlagsDep) -> str:
+        return flags.get("who", "")
+
+    with serving(app) as client:
+        assert client.get("/").json() == "ada"
+
+
+def test_an_exception_handler_can_read_flags(make: Make) -> None:
+    """Flags are there for the app's own exception handlers."""
+    app = app_with(make(context=from_headers))
+
+    @app.exception_handler(LookupError)
+    async def handler(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse(get_flags(request).get("who", ""), 418)
+
+    @app.get("/")
+    async def home(flags: FlagsDep) -> None:
+        raise LookupError
+
+    with serving(app) as client:
+        answer = client.get("/", headers=PRO)
+    assert (answer.status_code, answer.json()) == (418, "ada")
+
+
+def test_users_are_kept_apart_under_load(make: Make) -> None:
+    """Many threads of plain endpoints, each for its own user: nobody sees another's value."""
+    app = app_with(make(context=from_headers))
+
+    @app.get("/")
+    def home(flags: FlagsDep) -> list[Any]:
+        return [flags.get("who", ""), flags.is_enabled("new")]
+
+    wrong = []
+
+    def ask(client: Any, number: int) -> None:
+        plan = "pro" if number % 2 else "free"
+        headers = {"x-user": f"u{number}", "x-plan": plan}
+        for _ in range(10):
+            answer = client.get("/", headers=headers).json()
+            if answer != [f"u{number}", plan == "pro"]:
+                wrong.append(answer)
+
+    with serving(app) as client:
+        threads = [threading.Thread(target=ask, args=(client, n)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+def test_a_socket_gets_what_requests_get(make: Make) -> None:
+    """`get_flags` works with a socket, before it is accepted and after."""
+    app = app_with(make(context=from_headers_async))
+
+    @app.websocket("/")
+    async def socket(socket: WebSocket) -> None:
+        flags = await get_flags(socket).load()
+        await socket.accept()
+        assert get_flags(socket) is flags
+        await socket.send_text(flags.get("who", ""))
+
+    with serving(app) as client:
+        assert socket_status(client, "/", headers=PRO) == "ada"

@@ -1,0 +1,125 @@
+"""Flags in Jinja templates."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse
+from fastapi.templating import Jinja2Templates
+from jinja2 import DictLoader, Environment, TemplateRuntimeError, TemplateSyntaxError
+from shipsilently_fastapi import FlagsDep, ShipSilently
+from shipsilently_fastapi.templating import add_flags
+
+from shipsilently_core.testing import override_flags
+from tests.test_fastapi.apps import FREE, PRO, app_with, from_headers, serving
+
+Make = Callable[..., ShipSilently]
+Show = Callable[..., str]
+
+PAGES = {
+    "tag": '{% flag "new" %}on{% else %}off{% endflag %}',
+    "short": '[{% flag "new" %}on{% endflag %}]',
+    "several": '{% flag "new", "!missing" %}on{% else %}off{% endflag %}',
+    "not": '{% flag "!new" %}off{% else %}on{% endflag %}',
+    "variable": "{% flag key %}on{% else %}off{% endflag %}",
+    "loop": '{% for k in ["new", "none"] %}{% flag k %}1{% else %}0{% endflag %}{% endfor %}',
+    "shadowed": '{% set flag = 1 %}{% flag "new" %}on{% else %}off{% endflag %}',
+    "call": '{{ flag("color", "blue") }} {{ flag("missing", default="blue") }} {{ flag("color") }}',
+    "mismatch": '{{ flag("color", 3) }}',
+    "if": '{% if flag("new") %}on{% else %}off{% endif %}',
+    "text": '{% flag "color" %}on{% else %}off{% endflag %}',
+    "macro": '{% from "macros" import shown with context %}{{ shown("new") }}',
+    "macros": "{% macro shown(key) %}{% flag key %}on{% else %}off{% endflag %}{% endmacro %}",
+}
+
+
+@pytest.fixture
+def show(make: Make) -> Any:
+    """Renders one of the pages for a user, in an async and in a plain endpoint."""
+    templates = Jinja2Templates(env=Environment(loader=DictLoader(PAGES), autoescape=True))
+    add_flags(templates)
+    app = app_with(make(context=from_headers))
+    add_pages(app, templates)
+    with serving(app) as client:
+
+        def show(page: str, headers: dict[str, str]) -> str:
+            found = {
+                client.get(f"/{kind}/{page}", headers=headers).text for kind in ("async", "plain")
+            }
+            (text,) = found
+            return text
+
+        yield show
+
+
+def add_pages(app: FastAPI, templates: Jinja2Templates) -> None:
+    """Endpoints that render a page."""
+
+    @app.get("/async/{page}")
+    async def show_async(request: Request, page: str, flags: FlagsDep) -> HTMLResponse:
+        return templates.TemplateResponse(request, page, {"key": "new"})
+
+    @app.get("/plain/{page}")
+    def show_plain(request: Request, page: str) -> HTMLResponse:
+        return templates.TemplateResponse(request, page, {"key": "new"})
+
+
+@pytest.mark.parametrize(
+    ("page", "pro", "free"),
+    [
+        ("tag", "on", "off"),
+        ("short", "[on]", "[]"),
+        ("several", "on", "off"),
+        ("not", "on", "off"),
+        ("variable", "on", "off"),
+        ("loop", "10", "00"),
+        ("shadowed", "on", "off"),
+        ("call", "red blue red", "red blue red"),
+        ("mismatch", "3", "3"),
+        ("if", "on", "off"),
+        ("text", "off", "off"),
+        ("macro", "on", "off"),
+    ],
+)
+def test_templates_show_the_flags_of_the_request(
+    show: Show, page: str, pro: str, free: str
+) -> None:
+    """The tag and the function have the flags of whoever asked, in every place of a template."""
+    for _ in range(2):
+        assert show(page, PRO) == pro
+        assert show(page, FREE) == free
+
+
+def test_templates_see_the_overrides_of_a_test(show: Show) -> None:
+    """`override_flags` reaches the tag and the function, and ends with its block."""
+    with override_flags(new=True, color="green"):
+        assert show("tag", FREE) == "on"
+        assert show("call", FREE) == "green blue green"
+    assert show("tag", FREE) == "off"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("{% flag %}on{% endflag %}", "needs the key"),
+        ('{% flag "a" "b" %}on{% endflag %}', "comma between the keys"),
+        ('{% flag "a" b %}on{% endflag %}', "expected a comma"),
+        ('{% flag "a" %}on', "endflag"),
+    ],
+)
+def test_a_wrong_tag_is_found_when_the_template_is_read(source: str, words: str) -> None:
+    """Mistakes in the tag are syntax errors with a reason."""
+    templates = Jinja2Templates(env=Environment(autoescape=True))
+    add_flags(templates)
+    with pytest.raises(TemplateSyntaxError, match=words):
+        templates.env.from_string(source)
+
+
+def test_a_template_without_a_request_says_what_it_needs() -> None:
+    """Flags without a request are an error that says how to render."""
+    templates = Jinja2Templates(env=Environment(autoescape=True))
+    add_flags(templates)
+    for source in (PAGES["tag"], PAGES["if"]):
+        with pytest.raises(TemplateRuntimeError, match="TemplateResponse"):
+            templates.env.from_string(source).render()
