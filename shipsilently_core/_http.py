@@ -38,6 +38,9 @@ _STREAM_HEADERS = {
     "User-Agent": f"shipsilently-python/{__version__}",
 }
 
+#: Bytes that are unpacked at once.
+_STEP = 64 * 1024
+
 #: Seconds that a thread may take to notice its deadline.
 _THREAD_GRACE = 0.25
 
@@ -122,12 +125,14 @@ class HttpTransport:
         try:
             headers = _headers(response.headers.raw)
             if response.is_stream_consumed:
-                # A client without a network, as in tests, has the answer in one piece.
-                return Reply(response.status_code, response.content, headers)
-            body = _Body(headers.get("content-encoding", ""), self._max_bytes)
-            for chunk in response.iter_raw():
-                time_left()
-                body.feed(chunk)
+                # A client without a network, as in tests, has the answer unpacked in one piece.
+                body = _Body("", self._max_bytes)
+                body.feed(response.content)
+            else:
+                body = _Body(headers.get("content-encoding", ""), self._max_bytes)
+                for chunk in response.iter_raw():
+                    time_left()
+                    body.feed(chunk)
         finally:
             response.close()
         return Reply(response.status_code, body.finish(), headers)
@@ -349,13 +354,22 @@ class _Body:
         Raises:
             _BadAnswer: It is too much, or broken.
         """
-        if self._inflate is not None:
+        if self._inflate is None:
+            self._keep(chunk)
+            return
+        while chunk:
             try:
-                chunk = self._inflate.decompress(chunk, self._cap - self._size + 1)
+                self._keep(self._inflate.decompress(chunk, _STEP))
             except zlib.error:
                 raise _BadAnswer("broken compression") from None
-        self._parts.append(chunk)
-        self._size += len(chunk)
+            if self._inflate.unused_data:
+                # Something follows the end, and zlib would gather it without a bound.
+                raise _BadAnswer("broken compression")
+            chunk = self._inflate.unconsumed_tail
+
+    def _keep(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._size += len(part)
         if self._size > self._cap:
             raise _BadAnswer(f"more than {self._cap} bytes")
 
