@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flask import Flask, has_request_context, request
+from flask import Flask, request
 from shipsilently_flask import ShipSilently
 
 from shipsilently_core import ShipSilentlyClient
@@ -42,7 +42,7 @@ def make_app(
 
 def user_of_header() -> dict[str, str] | None:
     """Whom the request says it is from."""
-    name = request.headers.get("User") if has_request_context() else None
+    name = request.headers.get("User")
     return {"userId": name} if name else None
 
 

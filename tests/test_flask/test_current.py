@@ -65,7 +65,7 @@ def test_requests_inside_a_pushed_app_context_do_not_share_flags(app: Flask) -> 
 
 
 def test_an_app_context_is_enough(app: Flask) -> None:
-    """In a script flags are evaluated for what the loader says without a request, and kept."""
+    """In a script flags are evaluated for nobody in particular, once."""
     with app.app_context():
         assert flags.get("me", "") == "nobody"
         assert flags.get("me", "") == "nobody"

@@ -13,10 +13,14 @@ from .apps import bare_app, client_of, for_user
 from .login import User, use_flask_login
 
 
-def site(service: ScriptedService | None = None, name: str = "shop") -> tuple[Flask, ShipSilently]:
+def site(
+    service: ScriptedService | None = None, name: str = "shop", **settings: Any
+) -> tuple[Flask, ShipSilently]:
     """An app without a context loader, and its extension."""
     app = bare_app(name)
-    extension = ShipSilently(app, client=client_of(service or ScriptedService(for_user)))
+    extension = ShipSilently(
+        app, client=client_of(service or ScriptedService(for_user), **settings)
+    )
     app.add_url_rule("/", view_func=lambda: flags.get("me", ""), endpoint="me")
     return app, extension
 
@@ -171,13 +175,22 @@ def test_a_login_of_ones_own_is_followed_when_told() -> None:
     assert app.test_client().get("/login").text == "nobody nobody ada"
 
 
-def test_a_script_may_change_its_context() -> None:
-    """`reload_context` works in a bare app context, before and after the first read."""
-    app, extension = site()
-    people = iter(["ada", "bob"])
-    extension.context_loader(lambda: {"userId": next(people)})
+def test_a_script_may_ask_again() -> None:
+    """`reload_context` in a bare app context makes the next read a new evaluation."""
+    service = ScriptedService(for_user)
+    app, extension = site(service, max_age=0)
     with app.app_context():
         extension.reload_context()
-        assert flags.get("me", "") == "ada"
+        assert flags.get("me", "") == "nobody"
+        service.set({"me": "changed"})
+        assert flags.get("me", "") == "nobody"
         extension.reload_context()
-        assert flags.get("me", "") == "bob"
+        assert flags.get("me", "") == "changed"
+
+
+def test_without_a_request_the_loader_is_not_asked() -> None:
+    """In a script the loader, which would look for a session, is not called."""
+    app, extension = site()
+    extension.context_loader(lambda: {"userId": session["user"]})
+    with app.app_context():
+        assert flags.get("me", "") == "nobody"

@@ -113,7 +113,11 @@ def test_the_configuration_shows_what_holds() -> None:
         ),
         ({"SHIPSILENTLY": {"TIMOUT": 1}}, {}, r"\['TIMOUT'\]: is not .* did you mean TIMEOUT"),
         ({}, {"timout": 1}, r"ShipSilently\(timout=…\): is not .* did you mean timeout"),
-        ({}, {"quux": 1}, r"ShipSilently\(quux=…\): is not a setting; known are: .*anonymous_cookie"),
+        (
+            {},
+            {"quux": 1},
+            r"ShipSilently\(quux=…\): is not a setting; known are: .*anonymous_cookie",
+        ),
         ({"SHIPSILENTLY": "sk_1"}, {}, "SHIPSILENTLY: must be a mapping"),
         ({"SHIPSILENTLY_CLIENT_FLAGS": "x"}, {}, "SHIPSILENTLY_CLIENT_FLAGS: must be a list"),
         ({"SHIPSILENTLY_CLIENT_FLAGS": [1]}, {}, "SHIPSILENTLY_CLIENT_FLAGS: must be a list"),

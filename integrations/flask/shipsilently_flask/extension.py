@@ -77,9 +77,9 @@ class ShipSilently:
     def context_loader(self, loader: Loader) -> Loader:
         """Register the function that says whom flags are for; use it as a decorator.
 
-        It is called without arguments, at most once in a request and only when the
-        first flag is read, and returns the context's attributes or ``None``. Without
-        one it is Flask-Login's current user, where the app uses that.
+        It is called without arguments, in requests only, at most once in each and not
+        before the first flag is read, and returns the context's attributes or ``None``.
+        Without one it is Flask-Login's current user, where the app uses that.
 
         Raises:
             ConfigurationError: It is a coroutine function, which templates could not wait for.

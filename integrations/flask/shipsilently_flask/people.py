@@ -31,11 +31,17 @@ def own_request(app: Flask) -> Request | None:
 
 
 def current_context(app: Flask, state: State) -> Context | Mapping[str, Any] | None:
-    """Whom the flags of this request, or of this app context, are for.
+    """Whom the flags of this request are for.
+
+    Without a request to this app there is nobody, and no loader is asked: it would find
+    no session, or that of another app.
 
     Raises:
         RuntimeError: The app's context loader itself reads a flag.
     """
+    request = own_request(app)
+    if request is None:
+        return None
     if _loading.get():
         raise RuntimeError(
             "the context loader reads a flag, which would need the context that it is to "
@@ -43,13 +49,9 @@ def current_context(app: Flask, state: State) -> Context | Mapping[str, Any] | N
         )
     token = _loading.set(True)
     try:
-        request = own_request(app)
         loader = state.extension.loader
-        if loader is not None:
-            given = loader()
-        else:
-            given = None if request is None else _flask_login_user(app)
-        return given if request is None else with_visitor(app, request, state.settings, given)
+        given = _flask_login_user(app) if loader is None else loader()
+        return with_visitor(app, request, state.settings, given)
     finally:
         _loading.reset(token)
 
