@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.urls import path
 from pytest_django import Settings
 from shipsilently_django.setup import reset_setup
 
@@ -12,8 +13,6 @@ from shipsilently_core import ShipSilentlyClient
 from shipsilently_core.testing import ManualClock, ScriptedService
 
 from .site import Browser, Urls, View
-
-PLANS = {"ada": True, "bob": False}
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +42,7 @@ def client_of_service(service: ScriptedService, clock: ManualClock) -> ShipSilen
 
 
 @pytest.fixture
-def configure(
-    settings: Settings, client_of_service: ShipSilentlyClient
-) -> Callable[..., None]:
+def configure(settings: Settings, client_of_service: ShipSilentlyClient) -> Callable[..., None]:
     """Sets ``SHIPSILENTLY``, beside the client of the scripted service."""
 
     def configure(**options: Any) -> None:
@@ -60,7 +57,8 @@ def serve(settings: Settings, configure: Callable[..., None]) -> Callable[..., N
     """Puts views onto the site: one at ``/``, others at ``/name/``."""
 
     def serve(front: View, **views: View) -> None:
-        settings.ROOT_URLCONF = Urls(front, **views)
+        named = [path(f"{name}/", view) for name, view in views.items()]
+        settings.ROOT_URLCONF = Urls(path("", front), *named)
 
     return serve
 
@@ -81,8 +79,3 @@ def ada(db: None) -> User:
 def bob(db: None) -> User:
     """Somebody else."""
     return User.objects.create_user("bob", "bob@example.com", "demo")
-
-
-def on_for_ada(context: dict[str, Any]) -> dict[str, Any]:
-    """The flags of the service: `x` is on for the first user only."""
-    return {"x": context.get("userId") == "1"}

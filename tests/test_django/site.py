@@ -6,7 +6,6 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client
-from django.urls import path
 from shipsilently_django import FlagsRequest
 
 View = Callable[..., Any]
@@ -55,9 +54,8 @@ def request_of(response: Any) -> HttpRequest:
 class Urls:
     """A URLconf for one test: hand it over as ``settings.ROOT_URLCONF``."""
 
-    def __init__(self, front: View, **views: View) -> None:
-        self.urlpatterns: list[Any] = [path("", front)]
-        self.urlpatterns += [path(f"{name}/", view) for name, view in views.items()]
+    def __init__(self, *patterns: Any) -> None:
+        self.urlpatterns = list(patterns)
 
 
 def sync_view(request: FlagsRequest) -> HttpResponse:
@@ -80,5 +78,5 @@ async def silent_async_view(request: HttpRequest) -> HttpResponse:
     return HttpResponse("fine")
 
 
-READING = {"sync": sync_view, "async": async_view}
-SILENT = {"sync": silent_sync_view, "async": silent_async_view}
+READING: dict[str, View] = {"sync": sync_view, "async": async_view}
+SILENT: dict[str, View] = {"sync": silent_sync_view, "async": silent_async_view}

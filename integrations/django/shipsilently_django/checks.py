@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as CheckWarning
+from django.template import engines
+from django.template.backends.django import DjangoTemplates
 from django.utils.module_loading import import_string
+
+from shipsilently_core.signals import connection_state_changed
 
 from .middleware import FlagsMiddleware
 from .options import read_options
 
-__all__ = ["check_middleware", "check_settings"]
+__all__ = ["check_deployment", "check_middleware", "check_settings", "check_templates"]
 
+_TAGS = "shipsilently_django.templatetags.shipsilently"
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
 
@@ -54,6 +61,61 @@ def check_middleware(app_configs: Any = None, **kwargs: Any) -> list[CheckMessag
                 f"FlagsMiddleware is in MIDDLEWARE {len(places)} times.",
                 hint="Keep the one after AuthenticationMiddleware.",
                 id="shipsilently.W003",
+            )
+        )
+    return found
+
+
+def check_templates(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether ``{% load shipsilently %}`` gives these tags."""
+    found: list[CheckMessage] = []
+    for backend in engines.all():
+        if not isinstance(backend, DjangoTemplates):
+            continue
+        module = backend.engine.libraries.get("shipsilently")
+        if module != _TAGS:
+            what = "finds no library" if module is None else f"loads {module}"
+            found.append(
+                CheckWarning(
+                    f"{{% load shipsilently %}} {what} in the template engine {backend.name!r}.",
+                    hint=f"Take 'shipsilently' out of its OPTIONS['libraries'], or name {_TAGS!r}.",
+                    id="shipsilently.W004",
+                )
+            )
+    return found
+
+
+def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """For ``check --deploy``: what a site in production should not be without."""
+    config = read_options(getattr(settings, "SHIPSILENTLY", {})).config
+    if config is None:
+        return []
+    found: list[CheckMessage] = []
+    if not config.defaults:
+        found.append(
+            CheckWarning(
+                "SHIPSILENTLY['DEFAULTS'] declares no default: where nothing is known of a flag "
+                "yet, it is off.",
+                hint="Declare each flag with the value to serve until the service has answered.",
+                id="shipsilently.W011",
+            )
+        )
+    if config.on_state_change is None and not connection_state_changed.receivers:
+        found.append(
+            CheckWarning(
+                "Nobody is told when the connection to the service is lost.",
+                hint="Set SHIPSILENTLY['ON_STATE_CHANGE'], or connect a receiver to the signal "
+                "connection_state_changed.",
+                id="shipsilently.W012",
+            )
+        )
+    host = urlsplit(config.api_url).hostname
+    if not config.api_url.startswith("https://") or host in _THIS_MACHINE:
+        found.append(
+            CheckWarning(
+                "SHIPSILENTLY['API_URL'] is the address of a service for development.",
+                hint="Leave it out for the hosted service, or use https.",
+                id="shipsilently.W013",
             )
         )
     return found

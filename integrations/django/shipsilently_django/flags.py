@@ -160,7 +160,7 @@ class RequestFlags:
         return key in self._now()
 
     def __repr__(self) -> str:
-        return f"<RequestFlags: {'not read yet' if self._seen is None else self._seen.flags!r}>"
+        return f"<RequestFlags: {self._seen.flags if self._seen else 'not read yet'}>"
 
     def _user(self) -> Any:
         # The attribute alone: to ask who it is would cost what is to be saved.

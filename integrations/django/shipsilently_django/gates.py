@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,18 @@ class Gate:
             wrapper = gated
         self._limit_exemptions(wrapper)
         return wrapper  # type: ignore[no-any-return]
+
+    def wrap_dispatch(self, dispatch: View, *, is_async: bool) -> View:
+        """As `wrap`, for a class's ``dispatch``, which is plain and may hand back a coroutine."""
+        if not is_async:
+            return self.wrap(dispatch)
+
+        @functools.wraps(dispatch)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            response = dispatch(*args, **kwargs)
+            return await response if inspect.isawaitable(response) else response
+
+        return self.wrap(awaited)
 
     def _instead(self) -> View | None:
         view = self._fallback

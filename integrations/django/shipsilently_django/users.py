@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils.functional import LazyObject, empty
 
 from .options import Attribute, Options
-from .setup import get_setup
+from .setup import get_client, get_setup
 from .visitors import aid_of_visitor, id_of_visitor
 
 __all__ = ["adefault_context", "default_context"]
@@ -62,14 +62,26 @@ def attributes_of_visitor(visitor: str | None) -> Attributes:
 
 
 def _value(user: Any, attribute: Attribute) -> Any:
+    """The attribute as a template would read it; ``None`` where there is none."""
     value = user
-    for part in attribute.path:
-        try:
+    try:
+        for part in attribute.path:
             value = getattr(value, part, None)
-        except ObjectDoesNotExist:
-            return None
-        if callable(value):
-            value = value()
+            if callable(value) and not getattr(value, "do_not_call_in_templates", False):
+                value = None if getattr(value, "alters_data", False) else value()
+    except SynchronousOnlyOperation:
+        raise
+    except ObjectDoesNotExist:
+        return None
+    except Exception as error:
+        # This one is lost; that the rest is known counts for more.
+        get_client().evaluator.notices.warn(
+            f"django attribute {attribute.name}",
+            "attribute %r of the user could not be read (%s) and was left out",
+            attribute.name,
+            type(error).__name__,
+        )
+        return None
     return value
 
 

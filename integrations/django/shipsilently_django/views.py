@@ -55,8 +55,8 @@ class RequiresFlagMixin(_Base):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Handle the request, where the flags are so."""
-        wants_async = bool(getattr(type(self), "view_is_async", False))
-        wrapped = self.get_flag_gate().wrap(super().dispatch, wants_async=wants_async)
+        is_async = bool(getattr(type(self), "view_is_async", False))
+        wrapped = self.get_flag_gate().wrap_dispatch(super().dispatch, is_async=is_async)
         return wrapped(request, *args, **kwargs)
 
 

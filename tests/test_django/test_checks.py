@@ -1,0 +1,154 @@
+"""What `manage.py check` says."""
+
+from typing import Any
+
+import pytest
+from django.core.checks import CheckMessage, run_checks
+from django.core.management import call_command
+from django.template import engines
+from pytest_django import Settings
+from shipsilently_django import FlagsMiddleware
+
+from shipsilently_core import ShipSilentlyClient
+from shipsilently_core.signals import connection_state_changed
+from shipsilently_core.testing import ScriptedService
+
+AUTH = "django.contrib.auth.middleware.AuthenticationMiddleware"
+SESSION = "django.contrib.sessions.middleware.SessionMiddleware"
+OURS = "shipsilently_django.FlagsMiddleware"
+RIGHT = {
+    "API_KEY": "sk_test",
+    "DEFAULTS": {"x": False},
+    "ON_STATE_CHANGE": "tests.test_django.test_checks.on_state_change",
+}
+TEMPLATES: dict[str, Any] = {
+    "BACKEND": "django.template.backends.django.DjangoTemplates",
+    "APP_DIRS": True,
+}
+
+
+def on_state_change(state: object) -> None:
+    """A hook that a setting names."""
+
+
+class SitesOwn(FlagsMiddleware):
+    """A site's own kind of the middleware."""
+
+
+def ids(deploy: bool = False) -> list[str]:
+    """The ids of what this package's checks find."""
+    found: list[CheckMessage] = run_checks(tags=["shipsilently"], include_deployment_checks=deploy)
+    assert all(message.hint or message.id == "shipsilently.E003" for message in found)
+    return sorted(str(message.id).removeprefix("shipsilently.") for message in found)
+
+
+def test_a_right_site_is_clean(settings: Settings) -> None:
+    """Nothing is found where everything is as it should be."""
+    settings.SHIPSILENTLY = RIGHT
+    assert ids(deploy=True) == []
+    call_command("check")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"API_KEY": ""}, ["E001"]),
+        ({**RIGHT, "TIMOUT": 1}, ["E002"]),
+        ({**RIGHT, "TIMEOUT": 0}, ["E003"]),
+        ({**RIGHT, "TIMEOUT": 0, "TIMOUT": 1}, ["E002", "E003"]),
+    ],
+)
+def test_wrong_settings_are_errors(
+    settings: Settings, given: dict[str, Any], found: list[str]
+) -> None:
+    """Each problem of the settings is an error of its own."""
+    settings.SHIPSILENTLY = given
+    assert ids() == found
+
+
+@pytest.mark.parametrize(
+    ("middleware", "found"),
+    [
+        ([SESSION, AUTH, OURS], []),
+        ([SESSION, AUTH, "shipsilently_django.middleware.FlagsMiddleware"], []),
+        ([SESSION, AUTH, "tests.test_django.test_checks.SitesOwn"], []),
+        ([OURS], []),
+        ([SESSION, AUTH], ["W001"]),
+        ([SESSION, AUTH, "nowhere.Middleware"], ["W001"]),
+        ([SESSION, OURS, AUTH], ["W002"]),
+        ([SESSION, AUTH, OURS, OURS], ["W003"]),
+        ([OURS, SESSION, AUTH, OURS], ["W002", "W003"]),
+    ],
+)
+def test_the_middleware_has_its_place(
+    settings: Settings, middleware: list[str], found: list[str]
+) -> None:
+    """It is warned of a middleware that is missing, too early, or there twice."""
+    settings.SHIPSILENTLY = RIGHT
+    settings.MIDDLEWARE = middleware
+    assert ids() == found
+
+
+@pytest.mark.parametrize(
+    ("templates", "found"),
+    [
+        ([TEMPLATES], []),
+        ([], []),
+        ([{"BACKEND": "django.template.backends.jinja2.Jinja2"}], []),
+        (
+            [{**TEMPLATES, "OPTIONS": {"libraries": {"shipsilently": "django.templatetags.tz"}}}],
+            ["W004"],
+        ),
+    ],
+)
+def test_another_library_of_that_name_is_found(
+    settings: Settings, templates: list[Any], found: list[str]
+) -> None:
+    """It is warned where `{% load shipsilently %}` would load something else."""
+    settings.SHIPSILENTLY = RIGHT
+    settings.TEMPLATES = templates
+    assert ids() == found
+
+
+def test_tags_that_cannot_be_loaded_are_found(settings: Settings) -> None:
+    """It is warned where the tags' library is not there at all."""
+    settings.SHIPSILENTLY = RIGHT
+    settings.TEMPLATES = [TEMPLATES]
+    engine: Any = engines["django"]
+    del engine.engine.libraries["shipsilently"]
+    assert ids() == ["W004"]
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"DEFAULTS": {}}, ["W011"]),
+        ({"ON_STATE_CHANGE": None}, ["W012"]),
+        ({"API_URL": "http://127.0.0.1:4400"}, ["W013"]),
+        ({"API_URL": "https://localhost"}, ["W013"]),
+        ({"API_URL": "http://flags.example.com"}, ["W013"]),
+        ({"API_URL": "https://flags.example.com"}, []),
+        ({"API_KEY": ""}, ["E001"]),
+    ],
+)
+def test_a_deployment_is_looked_at_more_closely(
+    settings: Settings, change: dict[str, Any], found: list[str]
+) -> None:
+    """`check --deploy` warns of no defaults, nobody who is told, and a developer's address."""
+    settings.SHIPSILENTLY = {**RIGHT, **change}
+    assert ids(deploy=True) == found
+    assert ids() == [one for one in found if one.startswith("E")]
+
+
+def test_a_receiver_counts_as_somebody_who_is_told(settings: Settings) -> None:
+    """A receiver of the signal is as good as the hook."""
+    settings.SHIPSILENTLY = {**RIGHT, "ON_STATE_CHANGE": None}
+    with connection_state_changed.connected_to(on_state_change):
+        assert ids(deploy=True) == []
+
+
+def test_a_client_of_the_sites_own_is_trusted(settings: Settings) -> None:
+    """What CLIENT was made with is its maker's business."""
+    client = ShipSilentlyClient(api_key="sk_test", transport=ScriptedService())
+    settings.SHIPSILENTLY = {"CLIENT": client}
+    assert ids(deploy=True) == []

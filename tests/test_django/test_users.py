@@ -1,0 +1,241 @@
+"""Whom flags are evaluated for: the user, named attributes, a hook of the site's own."""
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory
+from pytest_django import Settings
+from shipsilently_django import FlagsRequest, adefault_context, default_context
+from shipsilently_django.users import is_async
+
+from shipsilently_core.testing import ScriptedService
+
+from .site import READING, Browser, View
+
+Serve = Callable[..., None]
+Configure = Callable[..., None]
+
+
+def contexts(service: ScriptedService) -> list[dict[str, Any]]:
+    """What the service was told, call by call."""
+    return [json.loads(request.body)["context"] for request in service.requests]
+
+
+@pytest.mark.parametrize("view", READING.values(), ids=READING)
+def test_named_attributes_are_sent(
+    browser: Browser,
+    serve: Serve,
+    configure: Configure,
+    service: ScriptedService,
+    ada: User,
+    view: View,
+) -> None:
+    """`ATTRIBUTES` adds fields, methods and what takes a query; what is missing is left out."""
+    ada.groups.add(Group.objects.create(name="pro"))
+    configure(ATTRIBUTES=["email", "name:get_username", "plan:groups.first.name", "gone:a.b"])
+    serve(view)
+    browser.login(ada)
+    browser.get()
+    assert contexts(service) == [
+        {"userId": str(ada.pk), "email": "ada@example.com", "name": "ada", "plan": "pro"}
+    ]
+
+
+def test_a_missing_relation_is_left_out(configure: Configure) -> None:
+    """An attribute whose row does not exist is no error."""
+
+    class WithoutProfile:
+        pk = 7
+        is_authenticated = True
+
+        @property
+        def profile(self) -> object:
+            raise Group.DoesNotExist
+
+    configure(ATTRIBUTES=["plan:profile.plan"])
+    request = RequestFactory().get("/")
+    request.user = WithoutProfile()  # type: ignore[assignment]  # all that is needed of one
+    assert default_context(request) == {"userId": "7", "plan": None}
+
+
+def test_an_attribute_that_raises_loses_itself_only(
+    configure: Configure, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The user stays known when one attribute fails, and what would change data is not called."""
+
+    class Troubled:
+        pk = 7
+        is_authenticated = True
+        deleted = False
+
+        @property
+        def plan(self) -> str:
+            raise LookupError("secret of ada")
+
+        def delete(self) -> None:
+            self.deleted = True
+
+        delete.alters_data = True  # type: ignore[attr-defined]  # as Django marks it
+
+    configure(ATTRIBUTES=["plan", "delete"])
+    request = RequestFactory().get("/")
+    request.user = Troubled()  # type: ignore[assignment]  # all that is needed of one
+    assert default_context(request) == {"userId": "7", "plan": None, "delete": None}
+    assert not request.user.deleted  # type: ignore[union-attr]  # see above
+    assert "attribute 'plan' of the user could not be read (LookupError)" in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_a_user_put_into_the_request_counts_in_a_task(configure: Configure) -> None:
+    """A token's owner, whom no session knows, is who is asked for."""
+    request = RequestFactory().get("/")
+    request.user = User(pk=7)
+    assert await adefault_context(request) == {"userId": "7"}
+
+
+async def test_a_request_without_a_user_is_nobody(configure: Configure) -> None:
+    """Without `AuthenticationMiddleware` the context is empty."""
+    request = RequestFactory().get("/")
+    assert default_context(request) == await adefault_context(request) == {}
+
+
+def plain_hook(request: HttpRequest) -> dict[str, Any]:
+    """A hook that looks at the user."""
+    return {"plan": "pro" if request.user.is_authenticated else "none", "path": request.path}
+
+
+async def async_hook(request: HttpRequest) -> dict[str, Any]:
+    """The same, async."""
+    user = await request.auser()
+    return {"plan": "pro" if user.is_authenticated else "none", "path": request.path}
+
+
+class AsyncObject:
+    """A hook that is an object."""
+
+    async def __call__(self, request: HttpRequest) -> dict[str, Any]:
+        """As `async_hook`."""
+        return await async_hook(request)
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        plain_hook,
+        async_hook,
+        AsyncObject(),
+        "tests.test_django.test_users.plain_hook",
+        "tests.test_django.test_users.async_hook",
+    ],
+    ids=["plain", "async", "object", "path", "async path"],
+)
+@pytest.mark.parametrize("view", READING.values(), ids=READING)
+def test_a_hook_makes_the_context(
+    browser: Browser,
+    serve: Serve,
+    configure: Configure,
+    service: ScriptedService,
+    ada: User,
+    hook: Any,
+    view: View,
+) -> None:
+    """`CONTEXT`, plain or async, given or named, works in plain and async views of each server."""
+    configure(CONTEXT=hook)
+    serve(view)
+    browser.login(ada)
+    assert browser.text() == "True"
+    assert contexts(service) == [{"plan": "pro", "path": "/"}]
+
+
+def failing_hook(request: HttpRequest) -> dict[str, Any]:
+    """A hook with a fault."""
+    raise LookupError("secret of ada")
+
+
+@pytest.mark.parametrize("view", READING.values(), ids=READING)
+def test_a_hook_that_raises_costs_no_request(
+    browser: Browser,
+    serve: Serve,
+    configure: Configure,
+    service: ScriptedService,
+    view: View,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The request goes on as for nobody in particular, with one line that tells no secret."""
+    configure(CONTEXT=failing_hook)
+    serve(view)
+    with caplog.at_level(logging.INFO, "shipsilently"):
+        assert [browser.text(), browser.text()] == ["True", "True"]
+    assert contexts(service) == [{}]
+    assert caplog.text.count("LookupError") == 1
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("view", READING.values(), ids=READING)
+def test_a_hook_that_raises_is_loud_in_debug(
+    browser: Browser, serve: Serve, configure: Configure, settings: Settings, view: View
+) -> None:
+    """With DEBUG and RAISE_IN_DEBUG the hook's own exception comes through."""
+    configure(CONTEXT=failing_hook, RAISE_IN_DEBUG=True)
+    settings.DEBUG = True
+    serve(view)
+    with pytest.raises(LookupError):
+        browser.get()
+
+
+@pytest.mark.parametrize("answer", [None, "ada", 7, ["a"]])
+def test_a_hook_that_returns_something_else_is_nobody(
+    browser: Browser,
+    serve: Serve,
+    configure: Configure,
+    service: ScriptedService,
+    answer: object,
+) -> None:
+    """What is no mapping makes an empty context, and no exception."""
+    configure(CONTEXT=lambda request: answer)
+    serve(READING["sync"])
+    assert browser.text() == "True"
+    assert contexts(service) == [{}]
+
+
+def test_the_default_can_be_built_upon(
+    browser: Browser, serve: Serve, configure: Configure, service: ScriptedService, ada: User
+) -> None:
+    """A hook may begin with what is sent without one."""
+    configure(CONTEXT=lambda request: {**default_context(request), "plan": "pro"})
+    serve(READING["sync"])
+    browser.login(ada)
+    browser.get()
+    assert contexts(service) == [{"userId": str(ada.pk), "plan": "pro"}]
+
+
+def test_the_hook_runs_once_per_request(serve: Serve, configure: Configure) -> None:
+    """However many flags are read, the context is made once."""
+    calls = []
+
+    def hook(request: HttpRequest) -> dict[str, Any]:
+        calls.append(request.path)
+        return {}
+
+    def view(request: FlagsRequest) -> HttpResponse:
+        for _ in range(5):
+            request.flags.is_enabled("x")
+        return HttpResponse("")
+
+    configure(CONTEXT=hook)
+    serve(view)
+    Browser("wsgi").get()
+    assert calls == ["/"]
+
+
+def test_what_is_async_is_recognised() -> None:
+    """Functions and objects that give something to await are told from those that do not."""
+    assert is_async(async_hook)
+    assert is_async(AsyncObject())
+    assert not is_async(plain_hook)
+    assert not is_async(object())
