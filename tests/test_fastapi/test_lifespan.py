@@ -63,19 +63,22 @@ async def stateless(app: Any) -> AsyncIterator[None]:
     yield
 
 
-def test_the_lifespan_starts_and_ends_the_client(shipsilently: ShipSilently) -> None:
+def test_the_lifespan_starts_and_ends_the_client(
+    shipsilently: ShipSilently, local: LocalService
+) -> None:
     """The client lives as long as the lifespan, and leaves no thread."""
     app = FastAPI(lifespan=shipsilently.lifespan)
     add_endpoint(app)
     with serving(app) as client:
         first = shipsilently.client
         assert client.get("/").json() == [True, []]
+        assert local.wait_for_streams()
         assert our_threads()
     assert first.evaluator.closed
     assert not our_threads()
 
 
-def test_an_app_may_live_several_times(shipsilently: ShipSilently) -> None:
+def test_an_app_may_live_several_times(shipsilently: ShipSilently, local: LocalService) -> None:
     """Each life of the app has a client that works, as in a row of tests."""
     app = FastAPI(lifespan=shipsilently.lifespan)
     add_endpoint(app)
@@ -84,6 +87,7 @@ def test_an_app_may_live_several_times(shipsilently: ShipSilently) -> None:
         with serving(app) as client:
             clients.append(shipsilently.client)
             assert client.get("/").json() == [True, []]
+            assert local.wait_for_streams()
     assert len({id(client) for client in clients}) == 3
     assert not our_threads()
 
@@ -123,13 +127,16 @@ def test_it_can_be_used_in_a_lifespan(shipsilently: ShipSilently) -> None:
         assert client.get("/").json() == [True, ["own"]]
 
 
-def test_the_client_can_be_used_from_the_first_to_the_last(shipsilently: ShipSilently) -> None:
+def test_the_client_can_be_used_from_the_first_to_the_last(
+    shipsilently: ShipSilently, local: LocalService
+) -> None:
     """An inner lifespan can evaluate before its yield and after it."""
     seen = []
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         seen.append(await shipsilently.client.aevaluate("new", {"userId": "a"}, False))
+        assert await asyncio.to_thread(local.wait_for_streams)
         yield
         seen.append(await shipsilently.client.aevaluate("new", {"userId": "b"}, False))
 
@@ -192,7 +199,6 @@ def test_nothing_the_service_does_keeps_an_app_from_starting(
             add_endpoint(app)
             with serving(app) as client:
                 assert client.get("/").json() == [False, []]
-    assert not our_threads()
 
 
 def test_a_client_that_cannot_start_does_not_keep_the_app_from_it(

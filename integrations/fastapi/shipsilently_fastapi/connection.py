@@ -36,7 +36,7 @@ class RequestFlags(Flags):
         client: ShipSilentlyClient | None = None,
     ) -> None:
         self._person = Person(shipsilently, connection, context, client)
-        super().__init__(self._person, UNKNOWN)  # type: ignore[arg-type]  # a property will do
+        self._begin()
 
     @property
     def context(self) -> Context:
@@ -70,15 +70,18 @@ class RequestFlags(Flags):
         it nothing is asked; so this may be called for every message.
         """
         self._person.forget()
-        view = await self._person.aresolve(self._context)
-        self._view = None
-        self._rows = {}
+        view = await self._person.aresolve(UNKNOWN)
+        self._begin()
         self._keep(view)
         return self
 
     def as_(self, kind: type[Kind]) -> Kind:
         """The flags as a `FlagSet`: ``flags.as_(Checkout).banner``."""
         return kind.of(self)
+
+    def _begin(self) -> None:
+        """Forget what was evaluated, if anything."""
+        super().__init__(self._person, UNKNOWN)  # type: ignore[arg-type]  # a property will do
 
     def on(self, connection: HTTPConnection) -> Self:
         """The same flags, where a middleware may have given the connection a new scope."""
