@@ -36,16 +36,12 @@ class Step(enum.Enum):
         return self.value.replace("\n", " ")
 
 
-#: Columns that the cells need, so that the table keeps its form while it fills.
-_WIDTHS = {Step.OFF: 8, Step.ON: 11, Step.REFUSING: 17, Step.KILLED: 17, Step.BACK: 13}
-
-
 def outage_cell(timing: Timing, before: Timing) -> str:
     """How long pages took during an outage, and how much more than before it."""
     return (
         "new page\n"
         f"{timing.median:.1f} ms ({timing.median - before.median:+.1f})\n"
-        f"worst {timing.worst:.1f} ({timing.worst - before.worst:+.1f})"
+        f"max {timing.worst:.1f} ({timing.worst - before.worst:+.1f})"
     )
 
 
@@ -121,11 +117,11 @@ class Board:
         table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), leading=1)
         table.add_column("", style="bold", no_wrap=True)
         for step in Step:
-            table.add_column(step.value, min_width=_WIDTHS[step])
+            table.add_column(step.value)
         for framework, cells in self._cells.items():
             table.add_row(framework, *(cells.get(step, Text("")) for step in Step))
         key = (
-            f"In the outages: how long {ROUNDS} requests took, and in brackets how much longer\n"
-            "than as many just before."
+            f"In the outages: median and maximum of {ROUNDS} requests, in brackets how much more\n"
+            "than of as many just before."
         )
         return Group(table, Text(f"\n{key}", style="dim"), Text(self._status))

@@ -25,7 +25,7 @@ _BACK_LIMIT = 60.0
 
 #: Milliseconds that an outage may add to a page's median. Far more than it does and far less
 #: than waiting for the service would.
-_MOST_ADDED = 250.0
+_MOST_ADDED = 500.0
 
 #: Requests before the timed ones.
 _WARM_UP = 10

@@ -267,7 +267,7 @@ def test_a_log_gets_a_line_per_cell_and_the_table_at_the_end() -> None:
     lines, table = text.split("\n\n", 1)
     assert lines.splitlines() == [
         "Working ...",
-        "  Flask    service killed              new page, 2.5 ms (+0.5), worst 9.0 (-1.0)",
+        "  Flask    service killed              new page, 2.5 ms (+0.5), max 9.0 (-1.0)",
         "  Django   service killed              FAILED",
     ]
     assert [table.count(name) for name in FRAMEWORKS] == [1, 1, 1]
@@ -296,13 +296,13 @@ def test_the_table_fits_an_old_terminal() -> None:
     out = io.StringIO()
     with Board(FRAMEWORKS, Console(file=out, width=80, highlight=False)) as board:
         cells = ["old page", "new page\nafter 43 ms", "", "", "old page\nafter 2784 ms"]
-        cells[2] = cells[3] = outage_cell(Timing(12.5, 19.0), Timing(2.0, 9.0))
+        cells[2] = cells[3] = outage_cell(Timing(5.5, 13.6), Timing(4.0, 9.0))
         for name in FRAMEWORKS:
             for step, cell in zip(Step, cells, strict=True):
                 board.fill(name, step, cell)
     table = out.getvalue().split("\n\n", 1)[1]
     assert max(map(len, table.splitlines())) <= 80
-    for cell in ("12.5 ms (+10.5)", "worst 19.0 (+10.0)"):
+    for cell in ("5.5 ms (+1.5)", "max 13.6 (+4.6)"):
         assert table.count(cell) == 6
     assert table.count("after 2784 ms") == 3
 
@@ -340,7 +340,7 @@ class Rehearsed:
 
     def delay(self, name: str) -> float:
         """What a site's page takes longer at present, in seconds."""
-        return 0.3 if name == self._slow and "refuse" in self.calls else 0.0
+        return 0.6 if name == self._slow and "refuse" in self.calls else 0.0
 
     async def refuse(self) -> None:
         self.calls.append("refuse")
@@ -492,7 +492,7 @@ def test_the_demo_shows_every_step_for_every_framework(run: Callable[..., Runnin
     for name in FRAMEWORKS:
         assert f"\n{name}" in table
     assert table.count("after ") == 6
-    assert table.count("worst ") == 6
+    assert table.count("max ") == 6
     assert "FAILED" not in out
     assert "Every step happened" in out
     assert running.left_nothing()
