@@ -42,8 +42,11 @@ def current_flags() -> Flags:
         return kept  # type: ignore[no-any-return]  # only made below
     state = state_of(app)
     _follow_logins()
+    # Without a request to this app there is nobody, and the loader is not asked: it would
+    # find no session, or that of another app.
+    context = None if request is None else current_context(app, request, state)
     # Each request's loop, where it has one, serves nobody else: it may be blocked.
-    made = state.client.flags(current_context(app, state), block_event_loop=True)
+    made = state.client.flags(context, block_event_loop=True)
     # The first of several threads of one request decides for all of them.
     found: Flags = (
         g.setdefault(_KEY, made) if request is None else vars(request).setdefault(_KEY, made)

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from flask import Flask, Request, has_request_context
+from flask.ctx import RequestContext
 from flask.globals import request_ctx
 
 from shipsilently_core import Context
@@ -25,23 +26,20 @@ def own_request(app: Flask) -> Request | None:
 
     Inside ``with other_app.app_context()`` the request is still that of the first app.
     """
-    if has_request_context() and request_ctx.app is app:
-        return request_ctx.request
-    return None
+    if not has_request_context():
+        return None
+    context: RequestContext = request_ctx._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
+    return context.request if context.app is app else None
 
 
-def current_context(app: Flask, state: State) -> Context | Mapping[str, Any] | None:
+def current_context(
+    app: Flask, request: Request, state: State
+) -> Context | Mapping[str, Any] | None:
     """Whom the flags of this request are for.
-
-    Without a request to this app there is nobody, and no loader is asked: it would find
-    no session, or that of another app.
 
     Raises:
         RuntimeError: The app's context loader itself reads a flag.
     """
-    request = own_request(app)
-    if request is None:
-        return None
     if _loading.get():
         raise RuntimeError(
             "the context loader reads a flag, which would need the context that it is to "
