@@ -151,12 +151,13 @@ async def test_many_requests_of_few_users_make_few_attempts(
     """500 requests of 50 users at once: 50 attempts, no new thread, each with their own flags."""
     async with asking(slow_app) as client:
         threads = threading.active_count()
-        async with no_gaps("load"):
-            asked = [asyncio.create_task(client.get("/", headers=user(n % 50))) for n in range(500)]
-            await until(lambda: attempts(slow) == 50)
-            await asyncio.sleep(0.05)
-            slow.gate.set()
-            answers = [answer.json() for answer in await asyncio.gather(*asked)]
+        asked = [asyncio.create_task(client.get("/", headers=user(n % 50))) for n in range(500)]
+        await until(lambda: slow.people == 500)
+        async with no_gaps("waiting for the service"):
+            await asyncio.sleep(0.1)
+        assert not any(task.done() for task in asked)
+        slow.gate.set()
+        answers = [answer.json() for answer in await asyncio.gather(*asked)]
         assert threading.active_count() == threads
     assert answers == [[str(n % 50), True] for n in range(500)]
     assert attempts(slow) == 50
