@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import itertools
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import httpx
 import httpx_sse
@@ -157,9 +158,13 @@ def test_line_separators_of_unicode_do_not_cut_an_event() -> None:
 # Caps.
 
 
-def endless(*chunks: bytes) -> Iterator[bytes]:
-    while True:
-        yield from chunks
+def repeated(chunks: Sequence[bytes], *, up_to: int) -> Iterator[bytes]:
+    """These chunks again and again, of `up_to` bytes in all."""
+    return itertools.islice(itertools.cycle(chunks), up_to * len(chunks) // len(b"".join(chunks)))
+
+
+def feed_all(parser: EventParser, chunks: Iterable[bytes]) -> list[Event]:
+    return [event for chunk in chunks for event in parser.feed(chunk)]
 
 
 @pytest.mark.parametrize(
@@ -182,12 +187,8 @@ def endless(*chunks: bytes) -> Iterator[bytes]:
 def test_endless_lines_and_events_are_refused(chunks: Sequence[bytes]) -> None:
     """A line or an event that never ends is refused near the cap and holds no more memory."""
     parser = EventParser(max_line=1000, max_event=4000)
-    taken = 0
     with pytest.raises(EventTooLargeError, match="than the cap"):
-        for chunk in endless(*chunks):
-            taken += len(chunk)
-            assert taken < 60_000
-            parser.feed(chunk)
+        feed_all(parser, repeated(chunks, up_to=60_000))
 
 
 def test_what_fits_exactly_is_accepted() -> None:
@@ -199,13 +200,10 @@ def test_what_fits_exactly_is_accepted() -> None:
             stream = line + extra + b"\n\n"
             chunks = [stream[i : i + size] for i in range(0, len(stream), size)]
             if fits:
-                assert [e for chunk in chunks for e in parser.feed(chunk)] == [
-                    Event("", "x" * 95, "")
-                ]
+                assert feed_all(parser, chunks) == [Event("", "x" * 95, "")]
             else:
                 with pytest.raises(EventTooLargeError, match="a line is longer"):
-                    for chunk in chunks:
-                        parser.feed(chunk)
+                    feed_all(parser, chunks)
 
 
 def test_the_cap_is_for_each_event() -> None:
@@ -278,7 +276,7 @@ def chunked(draw: st.DrawFn, of: st.SearchStrategy[bytes]) -> tuple[bytes, list[
     stream = draw(of)
     cuts = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     borders = [0, *cuts, len(stream)]
-    return stream, [stream[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+    return stream, [stream[a:b] for a, b in itertools.pairwise(borders)]
 
 
 @given(chunked(st.one_of(streams(), st.binary(max_size=60))))
