@@ -13,7 +13,7 @@ The modules, in the order to read them:
 - `conditions`: what is asked of flags; `gates`: views that depend on it (`order`)
 - `templating`: flags in Jinja
 - `signals`: what is told of requests
-- `commands`: ``flask shipsilently``
+- `commands`: ``flask shipsilently``; `debugtoolbar`: a panel for Flask-DebugToolbar
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from flask import Flask, current_app, g, has_app_context
+from flask import Flask, Request, current_app, g, has_app_context
 
 from shipsilently_core import Flags
 
 from .people import current_context, own_request
 from .state import state_of
 
-__all__ = ["current_flags", "forget_flags"]
+__all__ = ["current_flags", "forget_flags", "kept_flags"]
 
 _KEY = "_shipsilently_flags"
 
@@ -37,9 +37,9 @@ def current_flags() -> Flags:
         )
     app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
     request = own_request(app)
-    kept = g.get(_KEY) if request is None else vars(request).get(_KEY)
+    kept = _kept(request)
     if kept is not None:
-        return kept  # type: ignore[no-any-return]  # only made below
+        return kept
     state = state_of(app)
     _follow_logins()
     # Without a request to this app there is nobody, and the loader is not asked: it would
@@ -52,6 +52,16 @@ def current_flags() -> Flags:
         g.setdefault(_KEY, made) if request is None else vars(request).setdefault(_KEY, made)
     )
     return found
+
+
+def kept_flags() -> Flags | None:
+    """The flags that this request, or this app context, has read from; ``None`` if it has not."""
+    return _kept(own_request(current_app._get_current_object()))  # type: ignore[attr-defined]  # of LocalProxy
+
+
+def _kept(request: Request | None) -> Flags | None:
+    kept: Flags | None = g.get(_KEY) if request is None else vars(request).get(_KEY)
+    return kept
 
 
 def forget_flags() -> None:
