@@ -27,7 +27,7 @@ def with_default(text: str, flag: str, value: str) -> str:
         pattern, lambda match: match[1] + value, text, count=1, flags=re.MULTILINE
     )
     if not count:
-        raise ValueError(f"the flags file has no default for {flag}")
+        raise ValueError(f"no line sets a default below [flags.{flag}]")
     return changed
 
 

@@ -12,7 +12,7 @@ from ._flagtext import save, with_default
 from ._pages import ROUNDS, NotSeenError, Page, Timing
 from ._stage import Stage
 
-__all__ = ["StepFailedError", "perform"]
+__all__ = ["StepFailedError", "check_flags", "perform"]
 
 #: The flag that is switched, and one whose change makes everything the sites know stale.
 _FLAG, _OTHER_FLAG = "new-checkout", "banner"
@@ -49,6 +49,12 @@ class StepFailedError(Exception):
 
 class _Check(Protocol):
     def __call__(self, name: str, page: Page) -> Awaitable[str]: ...
+
+
+def check_flags(text: str) -> None:
+    """Raise `ValueError` where a flags file has no line that the steps are to change."""
+    for flag in (_FLAG, _OTHER_FLAG):
+        with_default(text, flag, "")
 
 
 async def perform(stage: Stage, board: Board) -> None:

@@ -20,7 +20,7 @@ _LIBRARIES = {
 
 #: Variables that would make a site or its server behave otherwise than the demo shows.
 _FOREIGN = ("DJANGO_", "EXAMPLE_", "FLASK_", "SHIPSILENTLY_", "UVICORN_", "WERKZEUG_")
-_FOREIGN_NAMES = ("DEBUG", "HTTPS", "SECRET_KEY", "WEB_CONCURRENCY")
+_FOREIGN_NAMES = ("DEBUG", "HTTPS", "PYTHONSAFEPATH", "SECRET_KEY", "WEB_CONCURRENCY")
 
 
 @dataclass(frozen=True, slots=True)

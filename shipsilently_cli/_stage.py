@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -120,17 +121,25 @@ class Stage:
 
     async def refuse(self) -> None:
         """From now on the service answers every call with 503."""
-        fault = {"endpoint": "*", "status": 503}
-        answer = await self._client.post(
-            f"{self.url}/local/faults", json=fault, headers={"X-API-Key": KEY}
-        )
-        answer.raise_for_status()
+        await self._ask("POST", "/local/faults", {"endpoint": "*", "status": 503})
 
     async def followers(self) -> int:
         """How many sites follow the service's stream at present."""
-        answer = await self._client.get(f"{self.url}/local/state", headers={"X-API-Key": KEY})
-        count: int = answer.json()["openStreams"]
+        count: int = (await self._ask("GET", "/local/state"))["openStreams"]
         return count
+
+    async def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        try:
+            answer = await self._client.request(
+                method, self.url + path, json=body, headers={"X-API-Key": KEY}
+            )
+            answer.raise_for_status()
+        except httpx.HTTPError as error:
+            raise StartError(
+                "service", f"does not answer ({type(error).__name__})", self._service.last_lines()
+            ) from None
+        said: dict[str, Any] = answer.json()
+        return said
 
     def last_lines(self, name: str) -> list[str]:
         """What a site has put out last."""

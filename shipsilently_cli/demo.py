@@ -18,7 +18,7 @@ import httpx
 from ._board import Board, make_console
 from ._flagtext import save, without_schema
 from ._processes import Children
-from ._rehearsal import StepFailedError, perform
+from ._rehearsal import StepFailedError, check_flags, perform
 from ._sites import example_sites, find_examples, missing_libraries
 from ._stage import KEY, RefusedError, Stage, StartError
 
@@ -85,6 +85,8 @@ async def _demo(examples: Path, *, once: bool) -> int:
                     elif not once:
                         status = await _stay(stage, told)
         except asyncio.CancelledError:
+            if not told:
+                raise
             # Before the last step it has not shown what it is to show.
             status = 128 + told[0]
         if told:
@@ -98,6 +100,10 @@ def _copy_of_flags(examples: Path, folder: Path) -> Path:
         text = (examples / flags.name).read_text(encoding="utf-8")
     except OSError as error:
         raise RefusedError(f"cannot read {examples / flags.name}: {error.strerror}") from None
+    try:
+        check_flags(text)
+    except ValueError as error:
+        raise RefusedError(f"{examples / flags.name}: {error}") from None
     save(flags, without_schema(text))
     return flags
 
