@@ -68,9 +68,11 @@ class HttpTransport:
         self._host = ("Host", urlsplit(config.api_url).netloc)
         self._own_headers = [self._host, *self._headers.items()]
         self._given = config.http_client
+        self._route = Route(config.api_url)
+        if self._given is None:
+            self._route.load()
         self._custom: Any = None
         self._sockets = Sockets()
-        self._route = Route(config.api_url)
         self._lock = threading.Lock()
         self._backend = Backend(self._sockets)
         self._pool: httpcore.ConnectionPool | None = None

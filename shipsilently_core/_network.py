@@ -100,6 +100,11 @@ class Route:
         self._parts = urlsplit(url)
         self._ssl: ssl.SSLContext | None = None
 
+    def load(self) -> None:
+        """Read the certificates ahead; what is wrong with them becomes each call's failure."""
+        with contextlib.suppress(Exception):
+            self._settings()
+
     def pool(self, backend: httpcore.NetworkBackend) -> httpcore.ConnectionPool:
         """A pool for threads."""
         proxy = self._proxy()

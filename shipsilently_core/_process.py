@@ -77,7 +77,7 @@ def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(work)
 
 
-async def in_thread(work: Callable[[], None]) -> None:
+async def in_thread(work: Callable[[], object]) -> None:
     """Run blocking `work` in a thread, and wait for it in a task."""
     await asyncio.to_thread(work)
 

@@ -362,7 +362,7 @@ class ShipSilentlyClient:
 
     async def _alead(self, attempt: Attempt) -> None:
         try:
-            reply = await self._sender().asend(attempt.request)
+            reply = await (await self._asender()).asend(attempt.request)
         except BaseException:
             self.evaluator.abandon(attempt)
             raise
@@ -517,7 +517,7 @@ class ShipSilentlyClient:
 
     async def _asend(self, call: Call) -> Reply | None:
         self._see_loop()
-        return None if call.request is None else await self._sender().asend(call.request)
+        return None if call.request is None else await (await self._asender()).asend(call.request)
 
     def _sender(self) -> Transport:
         transport = self._transport
@@ -530,6 +530,12 @@ class ShipSilentlyClient:
 
                 self._transport = HttpTransport(self._config)
             return self._transport
+
+    async def _asender(self) -> Transport:
+        if self._transport is None:
+            # That import would stop the event loop for longer than a request takes.
+            await in_thread(self._sender)
+        return self._sender()
 
     def _check_process(self) -> None:
         if self._guard.forked():
