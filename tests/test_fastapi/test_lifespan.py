@@ -11,6 +11,7 @@ import pytest
 from fastapi import APIRouter, FastAPI, Request
 from shipsilently_fastapi import FlagsDep, Lifespan, ShipSilently
 from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from shipsilently_core import ShipSilentlyClient
 from shipsilently_core.testing import ScriptedService
@@ -306,3 +307,22 @@ def test_a_start_takes_no_time_however_slow_names_are_looked_up(
         release.set()
     assert started < 1
     assert time.monotonic() - began < 5
+
+
+def test_without_a_lifespan_the_client_can_be_closed_by_hand(
+    shipsilently: ShipSilently, local: LocalService
+) -> None:
+    """`close` ends what requests have started, leaves no thread, and may be called twice."""
+    app = FastAPI()
+    shipsilently.install(app)
+    add_endpoint(app)
+    clients = []
+    for _ in range(2):
+        assert TestClient(app).get("/").json() == [True, []]
+        assert local.wait_for_streams()
+        clients.append(shipsilently.client)
+        shipsilently.close()
+        shipsilently.close()
+        assert not our_threads()
+    assert clients[0] is not clients[1]
+    assert all(client.evaluator.closed for client in clients)

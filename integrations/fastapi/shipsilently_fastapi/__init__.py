@@ -5,8 +5,8 @@ app), `lifespan` (its start and its end), `connection` (`RequestFlags`, the flag
 request or socket), `person` (whom they are for), `middleware` (which puts them there),
 `lookup` (`get_flags`, which finds them), `dependencies` (``Depends(flags)``,
 `requires_flag`), `gates` (what that gives), `flagset` (`FlagSet`), `routing` (what OpenAPI
-shows), `settings` (fields for pydantic). Not imported here, since it needs Jinja:
-`templating`.
+shows), `settings` (fields for pydantic). Not imported here: `templating`, which needs
+Jinja, and `testing`.
 """
 
 from .connection import RequestFlags

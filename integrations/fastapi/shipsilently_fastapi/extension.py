@@ -122,8 +122,9 @@ class ShipSilently:
             app: A FastAPI or Starlette app that has not started yet.
             server_timing: Tell browsers' developer tools what the flags have cost.
         """
-        if getattr(app.state, "shipsilently", None) is self:
-            return
+        for entry in app.user_middleware:
+            if entry.kwargs.get("shipsilently") is self:
+                return
         app.state.shipsilently = self
         app.router.lifespan_context = self.lifespan(inner=app.router.lifespan_context)
         app.add_middleware(FlagsMiddleware, shipsilently=self, server_timing=server_timing)
@@ -150,13 +151,28 @@ class ShipSilently:
         """Close the client with the last lifespan that uses it. Never raises."""
         with self._lock:
             self._running -= 1
-            if self._running or self._theirs is not None or self._made is None:
+            if self._running:
                 return
-            client, self._made = self._made, None
         try:
-            await client.aclose()
+            client = self._release()
+            if client is not None:
+                await client.aclose()
         except Exception:
             log.exception("the client could not be closed properly")
+
+    def close(self) -> None:
+        """Close the client where no lifespan does it, as at the end of a test or a script.
+
+        A request that comes afterwards starts a new one.
+        """
+        client = self._release()
+        if client is not None:
+            client.close()
+
+    def _release(self) -> ShipSilentlyClient | None:
+        with self._lock:
+            client, self._made = self._made, None
+        return client
 
     def tell_if_lazy(self) -> None:
         """Say once that a request came before any lifespan."""
