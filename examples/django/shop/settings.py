@@ -36,6 +36,7 @@ SHIPSILENTLY = {
     "API_URL": os.environ.get("SHIPSILENTLY_API_URL", "http://127.0.0.1:4400"),
     "CONTEXT": "shop.visitors.flag_context",
     "DEFAULTS": {"new-checkout": False, "banner": "grey"},
+    "ON_STATE_CHANGE": "shop.operations.on_state_change",
 }
 
 ROOT_URLCONF = "shop.urls"

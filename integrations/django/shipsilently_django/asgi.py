@@ -8,7 +8,7 @@ from typing import Any
 
 from shipsilently_core import ClientClosedError
 
-from .setup import get_client, get_setup, reset_setup
+from .setup import get_client, take_setup
 
 __all__ = ["with_lifespan"]
 
@@ -43,9 +43,8 @@ async def _live(receive: Receive, send: Send) -> None:
                 get_client().start()
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":
-            setup = get_setup()
-            if setup.ours:
+            setup = take_setup()
+            if setup is not None:
                 await setup.client.aclose()
-                reset_setup()
             await send({"type": "lifespan.shutdown.complete"})
             return

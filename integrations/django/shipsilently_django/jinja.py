@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from jinja2 import Environment, nodes, pass_context
 from jinja2.ext import Extension
@@ -49,21 +49,31 @@ class FlagsExtension(Extension):
             return root
 
     def _condition(self, parser: Parser) -> nodes.Expr:
-        # `parse_unary`: a comparison is the tag's own, and two strings side by side are a mistake.
-        key = parser.parse_unary()
+        key = self._operand(parser)
         arguments: list[nodes.Expr] = [nodes.ContextReference(), key]
         negated = False
         if parser.stream.current.type in ("eq", "ne"):
             negated = next(parser.stream).type == "ne"
-            arguments.append(parser.parse_unary())
+            arguments.append(self._operand(parser))
         if parser.stream.current.type != "block_end":
-            parser.fail(
-                'a flag tag takes one flag: {% flag "x" %} or {% flag "x" == "blue" %}',
-                parser.stream.current.lineno,
-            )
+            self._complain(parser)
         # A call of this object, so that no variable of the template can stand in its way.
         call = self.call_method("_is_on", arguments)
         return nodes.Not(call) if negated else call
+
+    def _operand(self, parser: Parser) -> nodes.Expr:
+        stream = parser.stream
+        if stream.current.type == stream.look().type == "string":
+            # Jinja itself would take the two for one.
+            self._complain(parser)
+        # No more than this: comparing is the tag's own.
+        return parser.parse_unary()
+
+    def _complain(self, parser: Parser) -> NoReturn:
+        parser.fail(
+            'a flag tag takes one flag: {% flag "x" %} or {% flag "x" == "blue" %}',
+            parser.stream.current.lineno,
+        )
 
     def _is_on(self, context: Context, key: object, expected: object = True) -> bool:
         return is_on(flags_in(context), key, expected)

@@ -12,7 +12,7 @@ from shipsilently_core import Config, ShipSilentlyClient
 
 from .options import Options, Reading, read_options
 
-__all__ = ["Setup", "get_client", "get_setup", "reset_setup"]
+__all__ = ["Setup", "get_client", "get_setup", "reset_setup", "take_setup"]
 
 log = logging.getLogger("shipsilently")
 
@@ -54,10 +54,20 @@ def get_client() -> ShipSilentlyClient:
     return get_setup().client
 
 
-def reset_setup() -> None:
-    """Forget options and client, so that changed settings count."""
+def take_setup() -> Setup | None:
+    """Forget options and client; the next use makes new ones.
+
+    Returns:
+        What was forgotten, where its client is to be closed by the caller.
+    """
     setup = _made.pop("setup", None)
-    if setup is not None and setup.ours:
+    return setup if setup is not None and setup.ours else None
+
+
+def reset_setup() -> None:
+    """Forget options and client, and close what was made here, so that changed settings count."""
+    setup = take_setup()
+    if setup is not None:
         setup.client.close()
 
 
