@@ -5,16 +5,28 @@ Run it with `python examples/flask/app.py --port 8002`.
 
 import argparse
 import os
+from collections.abc import Iterator
 
-from flask import Blueprint, Flask, redirect, render_template, request, session, url_for
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    redirect,
+    render_template,
+    request,
+    session,
+    stream_with_context,
+    url_for,
+)
 from shipsilently_flask import ShipSilently, flags
-from werkzeug.wrappers import Response
+from werkzeug.wrappers import Response as BaseResponse
 
 PLANS = {"ada": "pro", "bob": "free"}
 
 shipsilently = ShipSilently(
     api_url=os.environ.get("SHIPSILENTLY_API_URL", "http://127.0.0.1:4400"),
     api_key=os.environ.get("SHIPSILENTLY_API_KEY", "sk_local"),
+    anonymous_id="cookie",  # so that a rollout shows each visitor the same shop every time
 )
 shop = Blueprint("shop", __name__)
 beta = Blueprint("beta", __name__, url_prefix="/beta")
@@ -28,10 +40,10 @@ def current_user() -> str | None:
 
 
 @shipsilently.context_loader
-def load_context() -> dict[str, str]:
+def load_context() -> dict[str, str] | None:
     """Whom flags are evaluated for; called when a request reads its first flag."""
     user = current_user()
-    return {"userId": user, "plan": PLANS[user]} if user else {"userId": "anonymous"}
+    return {"userId": user, "plan": PLANS[user]} if user else None
 
 
 @shop.get("/")
@@ -42,7 +54,7 @@ def home() -> str:
 
 
 @shop.post("/login")
-def login() -> Response:
+def login() -> BaseResponse:
     """Log in by name alone, since this is a demo."""
     session.clear()
     name = request.form.get("user", "").strip().lower()
@@ -52,7 +64,7 @@ def login() -> Response:
 
 
 @shop.post("/logout")
-def logout() -> Response:
+def logout() -> BaseResponse:
     """Be nobody again."""
     session.clear()
     return redirect(url_for("shop.home"), code=303)
@@ -64,9 +76,22 @@ def gifts() -> str:
     return render_template("gifts.html")
 
 
+@beta.get("/gifts/labels")
+def labels() -> Response:
+    """A streamed page: its body sees the flags of its request."""
+
+    def lines() -> Iterator[str]:
+        for number in range(1, 4):
+            yield f"label {number}, {flags.get('banner', 'blue')} paper\n"
+
+    return Response(stream_with_context(lines()), mimetype="text/plain")
+
+
 def create_app() -> Flask:
     """Make the site."""
     app = Flask(__name__)
+    # A browser sends cookies to all ports of a machine: other sites there have sessions, too.
+    app.config["SESSION_COOKIE_NAME"] = "flask_shop"
     app.secret_key = os.environ.get("SECRET_KEY", "only for trying this out")
     shipsilently.init_app(app)
     app.register_blueprint(shop)

@@ -92,6 +92,18 @@ def test_the_gated_blueprint_exists_for_some(browser: FlaskClient) -> None:
     assert browser.get("/beta/gifts").status_code == 404
     browser.post("/login", data={"user": "ada"})
     assert 'id="gifts"' in browser.get("/beta/gifts").text
+    assert browser.get("/beta/gifts/labels").text.splitlines()[2] == "label 3, blue paper"
+
+
+def test_a_rollout_shows_each_visitor_the_same_shop(
+    browser: FlaskClient, service: LocalService
+) -> None:
+    """With a rollout to half of the visitors some have the new checkout, each at every visit."""
+    service.set_flag("new-checkout", rules=[{"name": "half", "serve": True, "rollout": 50}])
+    visitors = [browser.application.test_client() for _ in range(40)]
+    first, second = ([variation(visitor.get("/").text) for visitor in visitors] for _ in range(2))
+    assert first == second
+    assert set(first) == {"old", "new"}
 
 
 def test_an_outage_leaves_the_page_as_it_was(browser: FlaskClient, service: LocalService) -> None:
