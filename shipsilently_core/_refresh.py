@@ -75,7 +75,13 @@ def differing(last: Results, new: Results) -> frozenset[str]:
 
 def same(one: Any, other: Any) -> bool:
     """Whether two flag values are the same in JSON, where ``true`` is not 1."""
-    return type(one) is type(other) and one == other
+    if type(one) is not type(other):
+        return False
+    if type(one) is dict:
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if type(one) is list:
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
 
 
 class Refresher:
@@ -141,17 +147,7 @@ class Refresher:
     def run(self) -> None:
         """Evaluate until the bell is closed."""
         while not self._bell.wait(self.due_in()):
-            try:
-                self.round()
-            except Exception as error:
-                # Whatever it is, the next round must come.
-                self._evaluator.notices.warn(
-                    f"background {type(error).__name__}",
-                    "the background evaluation raised %s; it goes on",
-                    type(error).__name__,
-                )
-                if self._bell.wait(self._base):
-                    return
+            self.round()
 
     def due_in(self) -> float | None:
         """Seconds until there is something to do; ``None`` for not until the bell rings."""
@@ -191,19 +187,33 @@ class Refresher:
 
     def _refresh(self, watch: Watch) -> None:
         announced, watch.announced, watch.stale = watch.announced, False, False
-        call = self._evaluator.prepare(watch.context)
-        reply = None if call.request is None else self._send(call.request)
-        if self._bell.closed:
-            # The client's own end is no failure of the service.
-            return
-        view = self._evaluator.settle(call, reply)
+        try:
+            results = self._evaluate(watch.context)
+        except Exception as error:
+            # Whatever it is, it must stop neither the other contexts nor the next try.
+            self._evaluator.notices.warn(
+                f"background {type(error).__name__}",
+                "the background evaluation raised %s; it goes on",
+                type(error).__name__,
+            )
+            results = None
         now = self._clock.monotonic()
-        if view.failure is None:
+        if results is not None:
             watch.failures = 0
             watch.due = now + watch.interval
-            self._isolate(watch.take, view.results(), announced)
+            self._isolate(watch.take, results, announced)
         else:
             # Not the request path: here trying again is the job.
             watch.announced |= announced
             watch.due = now + full_jitter(watch.failures, self._base, watch.interval, self._rng)
             watch.failures += 1
+
+    def _evaluate(self, context: Context) -> Results | None:
+        """The context's flags as they are now; ``None`` where that cannot be learnt."""
+        call = self._evaluator.prepare(context)
+        reply = None if call.request is None else self._send(call.request)
+        if self._bell.closed:
+            # The client's own end is no failure of the service.
+            return None
+        view = self._evaluator.settle(call, reply)
+        return view.results() if view.failure is None else None
