@@ -1,0 +1,109 @@
+"""What type checkers see of shipsilently_fastapi. Checked, never run."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated, Any, Literal, assert_type
+
+from fastapi import APIRouter, Depends, FastAPI, Request, WebSocket
+from shipsilently_fastapi import (
+    FlagKey,
+    FlagsDep,
+    FlagsDependency,
+    FlagSet,
+    FlagsMiddleware,
+    Gate,
+    Lifespan,
+    RequestFlags,
+    ShipSilently,
+    flags,
+    get_flags,
+    requires_flag,
+)
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+
+from shipsilently_core import Config, EvaluationResult, Flags, FlagValue, ShipSilentlyClient
+
+
+class Checkout(FlagSet):
+    """Typed flags."""
+
+    checkout_v2: bool = False
+    banner: Literal["blue", "green"] = "blue"
+    limit: Annotated[int, FlagKey("limits/basket")] = 3
+
+
+def context(connection: HTTPConnection) -> Mapping[str, Any]:
+    """A context function."""
+    return {"userId": connection.headers.get("x-user")}
+
+
+async def async_context(connection: HTTPConnection) -> dict[str, str]:
+    """The same, awaitable."""
+    return {"userId": "u1"}
+
+
+def current_context(request: Request) -> dict[str, str]:
+    """A dependency of the app."""
+    return {"userId": request.headers["x-user"]}
+
+
+shipsilently = ShipSilently(Config(api_key="k"), context=context)
+ShipSilently(api_key="k", timeout=1.0, context=async_context)
+ShipSilently(client=ShipSilentlyClient(api_key="k"))
+ShipSilently(client=lambda: ShipSilentlyClient(api_key="k"))
+assert_type(shipsilently.client, ShipSilentlyClient)
+assert_type(shipsilently.lifespan, Lifespan)
+assert_type(shipsilently.lifespan(inner=None), Lifespan)
+assert_type(shipsilently.lifespan(FastAPI()), AbstractAsyncContextManager[Mapping[str, Any]])
+
+app = FastAPI(lifespan=shipsilently.lifespan)
+FastAPI(lifespan=shipsilently.lifespan(inner=shipsilently.lifespan))
+APIRouter(lifespan=shipsilently.lifespan)
+Starlette(lifespan=shipsilently.lifespan)
+app.add_middleware(FlagsMiddleware, shipsilently=shipsilently, server_timing=True)
+shipsilently.install(app)
+
+user_flags = flags.using(current_context)
+assert_type(user_flags, FlagsDependency)
+assert_type(requires_flag("a", "!b", value="x", status=403, detail="no"), Gate)
+router = APIRouter(prefix="/beta", **flags.gate("beta"))
+
+
+@app.get("/", **user_flags.gate("new-checkout"))
+async def home(
+    flags: FlagsDep,
+    plain: Annotated[Flags, Depends(user_flags)],
+    checkout: Annotated[Checkout, Depends(Checkout)],
+) -> str:
+    """What an endpoint gets."""
+    assert_type(flags, RequestFlags)
+    assert_type(flags.get("x", False), bool)
+    assert_type(flags.get("x", "a"), str)
+    assert_type(flags.get("x", 1.5), float)
+    assert_type(flags.get("x", {}), dict[str, Any])
+    assert_type(flags.get("x"), FlagValue)
+    assert_type(flags.is_enabled("x"), bool)
+    assert_type(flags.detail("x"), EvaluationResult)
+    assert_type(await flags.aget("x", False), bool)
+    assert_type(await flags.refresh(), RequestFlags)
+    assert_type(plain, Flags)
+    assert_type(checkout.checkout_v2, bool)
+    assert_type(checkout.banner, Literal["blue", "green"])
+    assert_type(checkout.limit, int)
+    assert_type(flags.as_(Checkout), Checkout)
+    return checkout.banner
+
+
+@app.websocket("/socket", dependencies=[Depends(requires_flag("live"))])
+async def socket(socket: WebSocket, flags: FlagsDep) -> None:
+    """What a socket gets."""
+    assert_type(flags, RequestFlags)
+    assert_type(get_flags(socket), RequestFlags)
+
+
+assert_type(Checkout.using(user_flags), Callable[..., Awaitable[Checkout]])
+assert_type(Checkout(checkout_v2=True, banner="green"), Checkout)
+Checkout(banner="red")  # type: ignore[arg-type]  # not one of the two
+Checkout(colour="blue")  # type: ignore[call-arg]  # no such flag
+Checkout().limit = 4  # type: ignore[misc]  # frozen
