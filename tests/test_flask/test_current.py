@@ -1,7 +1,7 @@
 """This request's flags: when they are made, where they are kept, and who sees the same ones."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 from flask import Flask, Response, copy_current_request_context, g, stream_with_context
@@ -31,7 +31,7 @@ def test_the_proxy_stands_for_the_requests_flags(app: Flask) -> None:
     """Inside a request `flags` is a `Flags` and has all of its verbs."""
     with app.test_request_context(headers={"User": "ada"}):
         assert isinstance(flags, Flags)
-        assert flags.get("me", "") == "ada"
+        assert assert_type(flags.get("me", ""), str) == "ada"
         assert flags.is_enabled("on")
         assert flags.detail("me", "").source == "server"
         assert set(flags.evaluate_all()) == {"me", "on"}

@@ -271,13 +271,25 @@ def test_a_gate_before_a_blueprint_covers_all_of_it(key: str, status: int) -> No
     assert client.options("/o/").status_code == 200
 
 
-def test_a_gate_before_the_app_covers_every_page() -> None:
+@pytest.mark.parametrize("target", ["soon", "/soon"])
+def test_a_gate_before_the_app_covers_every_page(target: str) -> None:
     """A gated app has one page left: the one that refused requests are sent to."""
     app = site()
-    flags.gate(app, "off", redirect_to="soon")
+    flags.gate(app, "off", redirect_to=target)
     app.add_url_rule("/", "page", plain_view)
     app.add_url_rule("/soon", "soon", lambda: "soon")
     answer = app.test_client().get("/", follow_redirects=True)
+    assert (answer.text, answer.history[0].status_code) == ("soon", 302)
+
+
+def test_a_gated_blueprint_may_keep_its_own_page_for_the_refused() -> None:
+    """An endpoint that is named relative to the blueprint passes its gate."""
+    app = site()
+    outer, _ = blueprints()
+    flags.gate(outer, "off", redirect_to=".soon")
+    outer.add_url_rule("/soon", "soon", lambda: "soon")
+    app.register_blueprint(outer)
+    answer = app.test_client().get("/o/", follow_redirects=True)
     assert (answer.text, answer.history[0].status_code) == ("soon", 302)
 
 

@@ -77,15 +77,15 @@ def gate(
 ) -> None:
     """Put a whole app or blueprint, with those nested in it, behind flags: every verb, every view.
 
-    The arguments are those of `requires_flag`. The endpoint that `redirect_to` names
-    passes, or it could never be reached. Call it while setting up.
+    The arguments are those of `requires_flag`. The page that `redirect_to` names passes,
+    or it could never be reached. Call it while setting up.
     """
     door = _door("gate", keys, value, status, redirect_to, fallback)
 
     def check_flags() -> Any:
-        if redirect_to is not None and request.endpoint == redirect_to:
+        if door.leads_here() or door.lets_pass():
             return None
-        return None if door.lets_pass() else door.refuse(**(request.view_args or {}))
+        return door.refuse(**(request.view_args or {}))
 
     where.before_request(check_flags)
 
@@ -109,6 +109,15 @@ class _Door:
         app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
         gate_refused.send(app, _async_wrapper=app.ensure_sync, flag_key=failing)
         return False
+
+    def leads_here(self) -> bool:
+        """Whether this request is for the page that others are sent to."""
+        target = self.redirect_to
+        if target is None:
+            return False
+        if target.startswith("."):
+            target = f"{request.blueprint}{target}"
+        return target in (request.endpoint, request.path)
 
     def refuse(self, *args: Any, **kwargs: Any) -> Any:
         """The answer for a request that is turned away, given the view's own arguments."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from werkzeug.local import LocalProxy
 
 from shipsilently_core import Flags
 
 from .current import current_flags
-from .gates import gate
-
-if TYPE_CHECKING:
-    from flask.sansio.scaffold import Scaffold
+from .gates import gate as put_gate
 
 __all__ = ["flags"]
 
@@ -21,8 +18,7 @@ if TYPE_CHECKING:
     class FlagsProxy(Flags):
         """For type checkers: a `Flags` that also has `gate`."""
 
-        def gate(self, where: Scaffold, *keys: str, **options: Any) -> None:
-            """See `shipsilently_flask.gates.gate`."""
+        gate = staticmethod(put_gate)
 
     flags: FlagsProxy
 else:
@@ -32,6 +28,6 @@ else:
 
         __slots__ = ()
 
-        gate = staticmethod(gate)
+        gate = staticmethod(put_gate)
 
     flags = FlagsProxy(current_flags)
