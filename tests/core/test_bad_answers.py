@@ -1,0 +1,161 @@
+"""Answers that are not the promised JSON, as proxies and login pages give them, on a real wire."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from shipsilently_core import Failure, Reason, ShipSilentlyClient, Source
+from tests.core.support import DOORS, KEY, Door, Heard, listening
+from tests.core.wire_server import Answer, WireServer
+
+WHO = {"userId": "u1"}
+HTML = (("Content-Type", "text/html; charset=utf-8"),)
+PAGE = b"<!doctype html><title>Sign in</title> secret-body"
+ROW = {"flagKey": "a", "value": "new", "reason": "default"}
+
+
+def client_of(server: WireServer, **settings: Any) -> ShipSilentlyClient:
+    return ShipSilentlyClient(
+        **{
+            "api_key": KEY,
+            "api_url": server.url,
+            "timeout": 10,
+            "max_age": 0,
+            "background": False,
+            **settings,
+        }
+    )
+
+
+def right(door: Door) -> bytes:
+    return json.dumps({"flags": {"a": ROW}} if door.batch else ROW).encode()
+
+
+def nested(door: Door, depth: int) -> bytes:
+    row = b'{"flagKey":"a","reason":"default","value":' + b"[" * depth + b"]" * depth + b"}"
+    return b'{"flags":{"a":' + row + b"}}" if door.batch else row
+
+
+WRONG = {
+    "login page": Answer(body=PAGE, headers=HTML),
+    "empty": Answer(),
+    "no content": Answer(204),
+    "bad gateway page": Answer(502, PAGE, HTML),
+    "array": Answer(body=b"[]"),
+    "string": Answer(body=b'"x"'),
+    "null": Answer(body=b"null"),
+    "empty object": Answer(body=b"{}"),
+    "other object": Answer(body=b'{"error":"secret-body"}'),
+    "binary": Answer(body=bytes(range(256)) * 10),
+    "no content type": Answer(body=b"secret-body", headers=()),
+}
+
+
+@pytest.fixture(params=[True, False], ids=["known", "unknown"])
+def known(request: pytest.FixtureRequest) -> bool:
+    """Whether the context's values are known before."""
+    return bool(request.param)
+
+
+def read(
+    server: WireServer, door: Door, answer: Answer, known: bool
+) -> tuple[Any, list[Heard], ShipSilentlyClient]:
+    client = client_of(server)
+    if known:
+        old = {"flagKey": "a", "value": "old", "reason": "default"}
+        server.always(Answer(body=json.dumps({"flags": {"a": old}}).encode()))
+        client.evaluate_all(WHO)
+    server.always(answer)
+    with listening(client) as heard:
+        result = door.read(client, WHO, "a", "default")
+    return result, heard, client
+
+
+@pytest.mark.parametrize("door", DOORS, ids=str)
+@pytest.mark.parametrize("kind", [*WRONG, "cut off", "too deep for any reader"])
+def test_a_page_instead_of_json_is_a_failure_like_any_other(
+    kind: str, door: Door, known: bool, server: WireServer, lines: list[logging.LogRecord]
+) -> None:
+    """What is known is served, the cache stays, one line gives status and type, never the body."""
+    if kind == "cut off":
+        answer = Answer(body=right(door)[:-5])
+    elif kind == "too deep for any reader":
+        answer = Answer(body=nested(door, 200_000))
+    else:
+        answer = WRONG[kind]
+    result, heard, client = read(server, door, answer, known)
+    failure = Failure.SERVER if answer.status == 502 else Failure.PROTOCOL
+    if known:
+        assert (result.value, result.reason) == ("old", Reason.ERROR_FALLBACK)
+        assert result.source is Source.CACHE
+        assert client.get("a", "", WHO) == "old"
+    elif result is not None:
+        assert (result.value, result.error) == ("default", failure)
+    assert heard == [Heard(failure, answer.status, None if door.batch else "a")]
+    (line,) = lines
+    message = line.getMessage()
+    assert f"HTTP {answer.status}" in message
+    assert "secret-body" not in message
+    if kind == "login page":
+        assert "text/html" in message
+    client.close()
+
+
+@pytest.mark.parametrize("door", DOORS, ids=str)
+@pytest.mark.parametrize("kind", ["plain text", "BOM", "spaces", "no length", "new fields"])
+def test_right_json_in_an_odd_wrapping_is_right(kind: str, door: Door, server: WireServer) -> None:
+    """Under another content type, after a BOM or with fields of tomorrow, values are values."""
+    body = right(door)
+    answer = {
+        "plain text": Answer(body=body, headers=(("Content-Type", "text/plain"),)),
+        "BOM": Answer(body=b"\xef\xbb\xbf" + body),
+        "spaces": Answer(body=b"\r\n " + body + b"\n"),
+        "no length": Answer(raw=b"HTTP/1.1 200 OK\r\n\r\n" + body, close=True),
+        "new fields": Answer(body=body.replace(b'"reason"', b'"next":[{}],"reason"')),
+    }[kind]
+    result, heard, client = read(server, door, answer, known=True)
+    assert (result.value, result.source) == ("new", Source.SERVER)
+    assert heard == []
+    client.close()
+
+
+@pytest.mark.parametrize("door", DOORS, ids=str)
+def test_fifty_levels_are_a_value(door: Door, server: WireServer) -> None:
+    """Depth that a configuration might have is served."""
+    result, _, client = read(server, door, Answer(body=nested(door, 50)), known=False)
+    if door.typed:
+        # A text is expected here, so the value arrived and is of another type.
+        assert result.error is Failure.TYPE_MISMATCH
+    else:
+        assert json.dumps(result.value) == "[" * 50 + "]" * 50
+    client.close()
+
+
+@pytest.mark.parametrize("door", DOORS, ids=str)
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_the_key_does_not_follow_a_redirect(door: Door, code: int, server: WireServer) -> None:
+    """A redirect to another host is a failure, and that host hears nothing."""
+    with WireServer(Answer(body=right(door))) as elsewhere:
+        answer = Answer(code, headers=(("Location", elsewhere.url + "/v1/evaluate"),))
+        result, heard, client = read(server, door, answer, known=True)
+        assert elsewhere.received == []
+    assert result.value == "old"
+    assert heard == [Heard(Failure.PROTOCOL, code, None if door.batch else "a")]
+    client.close()
+
+
+def test_one_line_a_minute_for_a_thousand_pages(
+    server: WireServer, lines: list[logging.LogRecord]
+) -> None:
+    """A proxy that shows its login page to everybody does not fill the log."""
+    server.always(WRONG["login page"])
+    client = client_of(server)
+    for number in range(200):
+        client.evaluate("a", {"userId": f"u{number}"}, False)
+    asyncio.run(client.aclose())
+    assert len(lines) == 1
