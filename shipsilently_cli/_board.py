@@ -124,4 +124,5 @@ class Board:
             f"In the outages: median and maximum of {ROUNDS} requests, in brackets how much more\n"
             "than of as many just before."
         )
-        return Group(table, Text(f"\n{key}", style="dim"), Text(self._status))
+        status = [Text(self._status)] if self._status else []
+        return Group(table, Text(f"\n{key}", style="dim"), *status)

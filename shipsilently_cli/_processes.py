@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import socket
@@ -93,13 +94,15 @@ class Children:
                 kill_group(child.process.pid, signal.SIGTERM)
         limit = time.monotonic() + _PATIENCE
         for child in list(self._running):
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 child.process.wait(max(0.0, limit - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                kill_group(child.process.pid, _KILL)
+            # Also for what it may have started itself.
+            kill_group(child.process.pid, _KILL)
             self.ended(child)
         assert self._reaper.stdin
-        self._reaper.stdin.close()
+        # Somebody may have ended the reaper; its work is done here all the same.
+        with contextlib.suppress(OSError):
+            self._reaper.stdin.close()
         self._reaper.wait()
 
     def start(
@@ -143,5 +146,6 @@ class Children:
 
     def _tell(self, sign: str, child: Child) -> None:
         assert self._reaper.stdin
-        self._reaper.stdin.write(f"{sign}{child.process.pid}\n".encode())
-        self._reaper.stdin.flush()
+        with contextlib.suppress(OSError):
+            self._reaper.stdin.write(f"{sign}{child.process.pid}\n".encode())
+            self._reaper.stdin.flush()

@@ -182,6 +182,24 @@ def test_a_child_that_ignores_the_request_to_end_is_killed(
     wait_for(lambda: not survivors(tmp_path))
 
 
+def test_children_end_without_the_reaper_too(tmp_path: Path) -> None:
+    """Without the reaper children end with their block too, and what they started with them."""
+    code = (
+        "import subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-c', 'import signal, time;'\n"
+        " 'signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)'])\n"
+        "import time; time.sleep(60)\n"
+    )
+    with Children(tmp_path) as children:
+        children._reaper.kill()
+        children._reaper.wait()
+        env = os.environ | {"MARK": str(tmp_path)}
+        child = children.start("Child", [sys.executable, "-c", code], folder=tmp_path, env=env)
+        wait_for(lambda: child.last_lines() == ["1"])
+    assert child.ended
+    wait_for(lambda: not survivors(tmp_path))
+
+
 # Pages.
 
 OLD = '<section class="x" id="checkout" data-variation="old">'
