@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from pytest_django import Settings
 from shipsilently_django import FlagsRequest, adefault_context, default_context
-from shipsilently_django.users import is_async
+from shipsilently_django.users import context_of_user, find_user, is_async
 
 from shipsilently_core.testing import ScriptedService
 
@@ -231,6 +231,12 @@ def test_the_hook_runs_once_per_request(serve: Serve, configure: Configure) -> N
     serve(view)
     Browser("wsgi").get()
     assert calls == ["/"]
+
+
+def test_without_accounts_nobody_is_anybody(settings: Settings, configure: Configure) -> None:
+    """A site without `django.contrib.auth` has an empty context."""
+    settings.INSTALLED_APPS = ["shipsilently_django"]
+    assert context_of_user(find_user(None)).body == b"{}"
 
 
 def test_what_is_async_is_recognised() -> None:

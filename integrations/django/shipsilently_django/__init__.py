@@ -14,6 +14,7 @@ The modules, in the order to read them:
 - `rendering`, `templatetags`, `context_processors`, `jinja`: templates
 - `asgi`: start and end with the server; `tasks`: from a request to a task
 - `testing`: flags in tests
+- `admin_page`, `management`: looking at flags
 - `checks`, `apps`: the Django app
 """
 

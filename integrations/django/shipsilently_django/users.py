@@ -6,9 +6,13 @@ import asyncio
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from django.apps import apps
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ObjectDoesNotExist, SynchronousOnlyOperation
 from django.http import HttpRequest
 from django.utils.functional import LazyObject, empty
+
+from shipsilently_core import Context
 
 from .options import Attribute, Options
 from .setup import get_client, get_setup
@@ -118,6 +122,43 @@ async def acontext_of(request: HttpRequest, options: Options) -> Any:
     if is_async(hook):
         return await hook(request)
     return await sync_to_async(hook)(request)
+
+
+class UnknownUserError(LookupError):
+    """There is no user of that name."""
+
+
+def find_user(name: str | None) -> Any:
+    """The user who logs in with this name; without a name, one who is not logged in.
+
+    Raises:
+        UnknownUserError: There is none.
+    """
+    if name is None:
+        if not apps.is_installed("django.contrib.auth"):
+            return None
+        from django.contrib.auth.models import AnonymousUser
+
+        return AnonymousUser()
+    model = get_user_model()
+    try:
+        return model._default_manager.get_by_natural_key(name)
+    except model.DoesNotExist:
+        raise UnknownUserError(f"there is no user {name!r}") from None
+
+
+def context_of_user(user: Any) -> Context:
+    """The context that this site makes for a user, by its hook where it has one."""
+    request = HttpRequest()
+    request.path = request.path_info = "/"
+    request.method = "GET"
+    request.user = user
+
+    async def auser() -> Any:
+        return user
+
+    request.auser = auser
+    return Context.of(context_of(request, get_setup().options))
 
 
 def on_event_loop() -> bool:

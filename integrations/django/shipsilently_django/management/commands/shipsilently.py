@@ -1,0 +1,115 @@
+"""``manage.py shipsilently list`` and ``evaluate``: what the service says, for whom you like."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterable
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from shipsilently_core import EvaluationResult, ShipSilentlyClient
+from shipsilently_core.signals import evaluation_failed
+from shipsilently_django.setup import get_client
+from shipsilently_django.users import UnknownUserError, context_of_user, find_user
+
+__all__ = ["Command"]
+
+
+class Command(BaseCommand):
+    """Asks the service as the site does, with the site's own settings and context."""
+
+    help = "Show flags as the service evaluates them, for a user or for a context."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """``list`` and ``evaluate``."""
+        subparsers = parser.add_subparsers(dest="verb", required=True)
+        every = subparsers.add_parser("list", help="every flag of the environment")
+        one = subparsers.add_parser("evaluate", help="one flag; fails where there is none")
+        one.add_argument("key", help="the flag's key")
+        for each in (every, one):
+            each.add_argument("--user", help="the name that this user logs in with")
+            each.add_argument(
+                "--context",
+                nargs="+",
+                default=[],
+                metavar="NAME=VALUE",
+                help="more attributes; a value is JSON, or else a string",
+            )
+            each.add_argument("--json", action="store_true", help="print JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Ask, and print.
+
+        Raises:
+            CommandError: There is no such user or flag, or the service did not answer.
+        """
+        client = get_client()
+        if client.evaluator.closed:
+            raise CommandError("this site asks no service: see SHIPSILENTLY in its settings")
+        context = {**_context(options["user"]), **_attributes(options["context"])}
+        failures: list[str] = []
+
+        def note(sender: Any, *, failure: Any, **_: Any) -> None:
+            failures.append(str(failure))
+
+        with evaluation_failed.connected_to(note, sender=client):
+            results = _ask(client, context, options.get("key"))
+        if failures:
+            raise CommandError(f"the service did not answer as it should: {failures[0]}")
+        self._print(results, as_json=options["json"])
+
+    def _print(self, results: Iterable[EvaluationResult], *, as_json: bool) -> None:
+        rows = sorted(results, key=lambda result: result.flag_key)
+        if as_json:
+            plain = {
+                row.flag_key: {"value": row.value, "reason": row.reason, "ruleId": row.rule_id}
+                for row in rows
+            }
+            self.stdout.write(json.dumps(plain, indent=2, ensure_ascii=False))
+            return
+        table = [("FLAG", "VALUE", "REASON", "RULE")]
+        table += [
+            (
+                row.flag_key,
+                json.dumps(row.value, ensure_ascii=False),
+                str(row.reason),
+                row.rule_id or "",
+            )
+            for row in rows
+        ]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for line in table:
+            cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+            self.stdout.write("  ".join(cells).rstrip())
+
+
+def _ask(
+    client: ShipSilentlyClient, context: dict[str, Any], key: str | None
+) -> Iterable[EvaluationResult]:
+    if key is None:
+        return client.evaluate_all(context).values()
+    return [client.evaluate_detail(key, context)]
+
+
+def _context(name: str | None) -> dict[str, Any]:
+    try:
+        user = find_user(name)
+    except UnknownUserError as error:
+        raise CommandError(str(error)) from None
+    context: dict[str, Any] = json.loads(context_of_user(user).body)
+    return context
+
+
+def _attributes(words: list[str]) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise CommandError(f"{word!r} is not NAME=VALUE")
+        try:
+            attributes[name] = json.loads(value)
+        except json.JSONDecodeError:
+            attributes[name] = value
+    return attributes

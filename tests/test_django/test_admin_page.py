@@ -1,0 +1,80 @@
+"""The page for staff."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from django.urls import path
+from pytest_django import Settings
+from shipsilently_django.admin_page import flags_page
+
+from shipsilently_core.testing import ScriptedService
+
+from .site import Browser, Urls
+
+Configure = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def _site(settings: Settings, configure: Configure, service: ScriptedService) -> None:
+    service.set(lambda context: {"x": context.get("userId") == "1", "text": "<script>"})
+    settings.ROOT_URLCONF = Urls(path("flags/", flags_page), path("admin/", admin.site.urls))
+
+
+@pytest.fixture
+def staff(db: None) -> User:
+    """Somebody who may see the admin."""
+    return User.objects.create_superuser("root", "root@example.com", "demo", pk=1)
+
+
+def test_staff_see_the_flags(browser: Browser, staff: User) -> None:
+    """Every flag with value, reason and source, safe inside HTML, and what the service is told."""
+    browser.login(staff)
+    page = browser.text("/flags/")
+    assert "<th>x</th><td><code>true</code></td><td>default</td>" in page
+    assert "&quot;&lt;script&gt;&quot;" in page
+    assert "The service is told: userId." in page
+    assert 'id="state">idle' in page
+
+
+def test_another_user_can_be_chosen(browser: Browser, staff: User, bob: User) -> None:
+    """The values are those of the user whose name is given."""
+    browser.login(staff)
+    assert "<th>x</th><td><code>false</code></td>" in browser.text("/flags/?user=bob")
+    page = browser.text("/flags/?user=<eve>")
+    assert "there is no user &#x27;&lt;eve&gt;&#x27;" in page
+    assert "<th>x</th>" not in page
+
+
+def test_others_see_nothing(browser: Browser, bob: User) -> None:
+    """Whoever is not staff is sent to the login, and no service is asked."""
+    for _ in range(2):
+        response = browser.get("/flags/")
+        assert response.status_code == 302
+        assert response["Location"].startswith("/admin/login/")
+        browser.login(bob)
+
+
+def test_a_hook_that_raises_is_told(browser: Browser, configure: Configure, staff: User) -> None:
+    """The page shows the kind of error, and no secret."""
+
+    def hook(request: HttpRequest) -> dict[str, Any]:
+        raise LookupError("secret")
+
+    configure(CONTEXT=hook)
+    browser.login(staff)
+    page = browser.text("/flags/")
+    assert "could not be made (LookupError)" in page
+    assert "secret" not in page
+
+
+def test_a_site_that_asks_nobody_says_so(browser: Browser, settings: Settings, staff: User) -> None:
+    """Offline the page shows the declared defaults, and that they are that."""
+    settings.SHIPSILENTLY = {"API_KEY": "sk_test", "DEFAULTS": {"declared": 7}}
+    browser.login(staff)
+    page = browser.text("/flags/")
+    assert "this site asks no service" in page
+    assert "<th>declared</th><td><code>7</code></td>" in page

@@ -1,0 +1,100 @@
+"""`manage.py shipsilently`."""
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.http import HttpRequest
+from pytest_django import Settings
+
+from shipsilently_core.testing import ScriptedService
+
+Configure = Callable[..., None]
+
+
+def run(*words: str) -> str:
+    """What the command prints."""
+    output = StringIO()
+    call_command("shipsilently", *words, stdout=output)
+    return output.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def _flags(configure: Configure, service: ScriptedService) -> None:
+    service.set(lambda context: {"x": True, "who": context.get("userId", "nobody"), "ü": {"a": 1}})
+
+
+def test_every_flag_is_listed() -> None:
+    """`list` prints a table of every flag for an anonymous visitor."""
+    assert run("list").splitlines() == [
+        "FLAG  VALUE     REASON   RULE",
+        'who   "nobody"  default',
+        "x     true      default",
+        'ü     {"a": 1}  default',
+    ]
+
+
+def test_one_flag_is_evaluated(ada: User) -> None:
+    """`evaluate` asks for one flag, for a user or any other context."""
+    assert str(ada.pk) in run("evaluate", "who", "--user", "ada")
+    assert '"u7"' in run("evaluate", "who", "--context", "userId=u7")
+    assert json.loads(run("evaluate", "x", "--json")) == {
+        "x": {"value": True, "reason": "default", "ruleId": None}
+    }
+
+
+def test_values_of_attributes_are_json(service: ScriptedService) -> None:
+    """Numbers and booleans are sent as what they are, the rest as strings."""
+    run("list", "--context", "age=7", "beta=true", "plan=pro", "name=a=b")
+    assert json.loads(service.requests[-1].body) == {
+        "context": {"age": 7, "beta": True, "plan": "pro", "name": "a=b"}
+    }
+
+
+def test_the_sites_hook_makes_the_context(
+    configure: Configure, service: ScriptedService, ada: User
+) -> None:
+    """A user's context is the one that the site would send."""
+
+    async def hook(request: HttpRequest) -> dict[str, Any]:
+        user = await request.auser()
+        return {"name": user.get_username()}
+
+    configure(CONTEXT=hook)
+    run("list", "--user", "ada")
+    assert json.loads(service.requests[-1].body) == {"context": {"name": "ada"}}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate", "nothing"], "not_found"),
+        (["list", "--user", "eve"], "there is no user 'eve'"),
+        (["list", "--context", "plan"], "'plan' is not NAME=VALUE"),
+        (["list", "--context", "=pro"], "'=pro' is not NAME=VALUE"),
+        ([], "required: verb"),
+    ],
+)
+def test_mistakes_are_told(words: list[str], message: str) -> None:
+    """An unknown flag or user, and a malformed attribute, end the command with an error."""
+    with pytest.raises(CommandError, match=message):
+        run(*words)
+
+
+def test_an_outage_is_told(service: ScriptedService) -> None:
+    """What is known is not passed off as the service's answer."""
+    service.fail(503)
+    with pytest.raises(CommandError, match="did not answer as it should: server"):
+        run("list")
+
+
+def test_a_site_that_asks_nobody_says_so(settings: Settings) -> None:
+    """Offline, the command has nothing to show."""
+    settings.SHIPSILENTLY = {"API_KEY": "sk_test", "OFFLINE": True}
+    with pytest.raises(CommandError, match="asks no service"):
+        run("list")
