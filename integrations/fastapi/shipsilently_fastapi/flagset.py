@@ -166,7 +166,12 @@ def _field(cls: type[Any], name: str, kind: Any) -> _Field:
 
 
 def _read(flags: Flags, cls: type[Any], field: _Field) -> Any:
-    key = next((key for key in field.keys if key in flags), field.keys[-1])
+    key = field.keys[0]
+    if len(field.keys) > 1 and key not in flags:
+        key = field.keys[1]
+    if field.type is bool or field.type is str:
+        # The flags themselves hold these two to exactly this type, and do it faster.
+        return flags.get(key, field.default)
     found = flags.detail(key, None)
     if found.source is not Source.DEFAULT:
         try:
