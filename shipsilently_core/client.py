@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, overload
@@ -456,15 +457,19 @@ class ShipSilentlyClient:
                 self._emitter.call("a subscription's on_change", on_change, dict(new))
 
         watch = Watch(self.evaluator.context(context), interval, tell)
+        hook = None
+        if on_state_change is not None:
+            # Of this subscription alone: the same function may serve others, which stay.
+            hook = functools.partial(on_state_change)
         with self._lock:
             self._watches = (*self._watches, watch)
-            if on_state_change is not None:
-                self._on_state = (*self._on_state, on_state_change)
+            if hook is not None:
+                self._on_state = (*self._on_state, hook)
         self._start()
         background = self._background
         if background is not None:
             background.refresher.add(watch)
-        return Subscription(lambda: self._end_subscription(watch, on_state_change))
+        return Subscription(lambda: self._end_subscription(watch, hook))
 
     def _end_subscription(self, watch: Watch, on_state: object) -> None:
         with self._lock:
