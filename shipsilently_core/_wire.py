@@ -54,6 +54,10 @@ class Request(Struct, frozen=True):
     path: str
     body: bytes
 
+    def __repr__(self) -> str:
+        # The body holds people's data, and error trackers show local variables.
+        return f"<Request {self.path} of {len(self.body)} bytes>"
+
 
 class Reply(Struct, frozen=True):
     """How a call ended: an answer, or the class of failure that took its place.
@@ -75,6 +79,10 @@ class Reply(Struct, frozen=True):
     failure: Failure | None = None
     connected: bool = True
     cause: str = ""
+
+    def __repr__(self) -> str:
+        what = self.status if self.failure is None else f"{self.failure} {self.cause}".rstrip()
+        return f"<Reply {what} of {len(self.body)} bytes>"
 
 
 class Row(Struct, frozen=True, gc=False):
