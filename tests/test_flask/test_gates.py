@@ -1,5 +1,7 @@
 """Gates: who passes, what the others get, on every kind of view."""
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -101,6 +103,14 @@ def test_a_view_keeps_its_name_and_arguments(view: Callable[..., Any]) -> None:
     gated = requires_flag("on")(view)
     assert (gated.__name__, gated.__doc__) == (view.__name__, view.__doc__)
     assert visit(site(), gated, "/<name>", "/ada").text == "hello ada"
+
+
+@BOTH
+def test_what_is_no_function_can_be_gated(view: Callable[..., Any]) -> None:
+    """A partial, sync or async, is a view like any other."""
+    gated = requires_flag("on")(functools.partial(view, "ada"))
+    assert visit(site(), gated).text == "hello ada"
+    assert inspect.iscoroutinefunction(gated) is (view is async_view)
 
 
 @BOTH
