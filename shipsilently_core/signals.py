@@ -34,6 +34,9 @@ Receiver = TypeVar("Receiver", bound=Callable[..., Any])
 _namespace = Namespace()
 log = logging.getLogger("shipsilently")
 
+#: For each receiver that `connect` holds, whom it is connected to.
+_held: dict[tuple[str, object], set[object]] = {}
+
 #: The connection to the service came up, was lost, or was given up for polling.
 #: Sender: the client. Arguments: ``state`` and ``previous`` (`ConnectionState`).
 connection_state_changed = _namespace.signal("connection-state-changed")
@@ -67,12 +70,27 @@ def connect(signal: NamedSignal, receiver: Receiver, sender: Any = ANY) -> Recei
         The receiver, so that it works with `functools.partial` as a decorator.
     """
     signal.connect(receiver, sender, weak=False)
+    _held.setdefault((signal.name, _identity(receiver)), set()).add(_identity(sender))
     return receiver
 
 
 def disconnect(signal: NamedSignal, receiver: Callable[..., Any], sender: Any = ANY) -> None:
     """Take a receiver away again."""
     signal.disconnect(receiver, sender)
+    key = (signal.name, _identity(receiver))
+    if key in _held:
+        _held[key].discard(_identity(sender))
+        if sender is ANY or not _held[key]:
+            # Disconnected from its last sender; blinker would go on holding it.
+            del _held[key]
+            signal.disconnect(receiver)
+
+
+def _identity(thing: Any) -> object:
+    """What blinker knows a receiver or a sender by."""
+    if inspect.ismethod(thing):
+        return id(thing.__func__), id(thing.__self__)
+    return thing if isinstance(thing, str) else id(thing)
 
 
 class Emitter:
