@@ -58,9 +58,6 @@ def run_on(
     Returns:
         Whether it will run.
     """
-    if loop is None or loop.is_closed():
-        work.close()
-        return False
 
     def ended(future: Future[object]) -> None:
         if not future.cancelled():
@@ -68,8 +65,16 @@ def run_on(
             if error is not None:
                 failed(error)
 
-    asyncio.run_coroutine_threadsafe(work, loop).add_done_callback(ended)
-    return True
+    if loop is not None:
+        try:
+            asyncio.run_coroutine_threadsafe(work, loop).add_done_callback(ended)
+        except RuntimeError:
+            # Closed, perhaps just now.
+            pass
+        else:
+            return True
+    work.close()
+    return False
 
 
 def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
