@@ -1,0 +1,1 @@
+"""Small sites that say which process answered, for whom, and what it knows."""

@@ -1,0 +1,42 @@
+"""A Celery app whose broker is a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+
+from celery import Celery  # type: ignore[import-untyped]  # it has no types
+
+from shipsilently_core import ShipSilentlyClient
+from tests.servers.apps.answer import answer, hold, set_up
+
+folder = Path(os.environ["CELERY_FOLDER"])
+queue, results = folder / "queue", folder / "results"
+queue.mkdir(exist_ok=True)
+results.mkdir(exist_ok=True)
+
+app = Celery("site", broker="filesystem://")
+app.conf.update(
+    broker_transport_options={
+        "data_folder_in": str(queue),
+        "data_folder_out": str(queue),
+        "control_folder": str(folder / "control"),
+        "polling_interval": 0.05,
+    },
+    task_ignore_result=True,
+    worker_prefetch_multiplier=0,  # else the broker waits a second after each task
+)
+client = ShipSilentlyClient()
+set_up(client)
+
+
+@app.task
+def show(user: str) -> None:
+    """Write down what a site would answer this user."""
+    hold("0.02")
+    found = {"user": user, **answer(client, client.flags({"userId": user}))}
+    written = results / f".{uuid.uuid4()}"
+    written.write_text(json.dumps(found), encoding="utf-8")
+    written.rename(results / f"{uuid.uuid4()}.json")
