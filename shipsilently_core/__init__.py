@@ -4,13 +4,15 @@ The modules, in the order to read them: `values` (what is handed out), `config`
 (what can be set), `context` (whom for), `errors`, `signals`, `client` (the verbs),
 `flags` (one request's view), `testing` (fakes). Behind them: `_evaluation` (the
 failure matrix), `_cache`, `_gate`, `_backoff`, `_notices` (what is known),
+`_view` (what a caller sees of it), `_analytics`, `_tally` (what is counted),
 `_background`, `_stream`, `_sse`, `_refresh` (what happens between requests),
-`_wire`, `_http` (what is said, and how), `_kinds`, `_overrides`, `_clock`, `_process`.
+`_wire`, `_http`, `_network` (what is said, and how), `_kinds`, `_overrides`, `_clock`,
+`_process`.
 """
 
 from ._version import __version__
-from .client import ShipSilentlyClient, Subscription
-from .config import Config, RetryConfig
+from .client import Flushed, ShipSilentlyClient, Subscription
+from .config import AnalyticsConfig, Config, RetryConfig
 from .context import Context
 from .errors import ClientClosedError, ConfigurationError, EvaluationError, ShipSilentlyError
 from .flags import Flags
@@ -22,9 +24,11 @@ from .values import (
     FlagValue,
     Reason,
     Source,
+    Status,
 )
 
 __all__ = [
+    "AnalyticsConfig",
     "ClientClosedError",
     "Config",
     "ConfigurationError",
@@ -36,11 +40,13 @@ __all__ = [
     "FailureReport",
     "FlagValue",
     "Flags",
+    "Flushed",
     "Reason",
     "RetryConfig",
     "ShipSilentlyClient",
     "ShipSilentlyError",
     "Source",
+    "Status",
     "Subscription",
     "__version__",
 ]

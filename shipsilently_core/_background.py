@@ -15,6 +15,9 @@ from .values import ConnectionState
 
 __all__ = ["Background", "Tell"]
 
+#: Seconds for one delivery of events, which nobody waits for.
+_FLUSH_TIMEOUT = 30.0
+
 
 class Transport(StreamTransport, Protocol):
     """What the background needs of the network."""
@@ -89,7 +92,12 @@ class Background:
             on_state=self._enter,
             on_updated=self._updated,
         )
+        self._flush_bell = Bell()
+        self._clock = clock
+        self._send = lambda request: transport().send(request)
         self._workers = [Worker("shipsilently-refresh", self.refresher.run)]
+        if config.analytics.enabled:
+            self._workers.append(Worker("shipsilently-events", self._flush))
         self._wants_stream = config.stream
         if config.stream:
             self._workers.append(Worker("shipsilently-stream", self._stream.run))
@@ -102,6 +110,7 @@ class Background:
     def start(self) -> bool:
         """Start the threads; whether that was possible."""
         self._evaluator.wake = self._bells[0].ring
+        self._evaluator.analytics.wake = self._flush_bell.ring
         started = all(worker.start() for worker in self._workers)
         self._evaluator.gate.background = started
         if not self._wants_stream:
@@ -113,7 +122,7 @@ class Background:
         with self._lock:
             self._stopped = True
         self._evaluator.gate.background = False
-        for bell in self._bells:
+        for bell in (*self._bells, self._flush_bell):
             bell.close()
         self._transport().interrupt()
         for worker in self._workers:
@@ -137,6 +146,22 @@ class Background:
             self.refresher.missed()
         self._bells[0].ring()
         self._tell.state(state, previous)
+
+    def _flush(self) -> None:
+        analytics = self._evaluator.analytics
+        last = self._clock.monotonic()
+        while not self._flush_bell.wait(analytics.due_in(last)):
+            if analytics.due_in(last) > 0:
+                continue
+            if len(analytics):
+                try:
+                    analytics.flush(self._send, _FLUSH_TIMEOUT)
+                except Exception as error:
+                    # Whatever it is, the next delivery must come.
+                    self._evaluator.notices.warn(
+                        "events raised", "delivering events raised %s", type(error).__name__
+                    )
+            last = self._clock.monotonic()
 
     def _updated(self) -> None:
         self._evaluator.cache.invalidate()

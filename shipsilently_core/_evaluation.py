@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ._analytics import Analytics
 from ._cache import Cache, SharedBodies, Stamp
 from ._clock import Clock
 from ._gate import Gate
@@ -18,10 +19,11 @@ from ._kinds import fits, unshared
 from ._notices import Notices
 from ._overrides import overrides
 from ._process import Latch, Lock
+from ._tally import Tally
+from ._view import UNSET, View, default_result, override_result
 from ._wire import (
     Reply,
     Request,
-    Row,
     Snapshot,
     batch_request,
     evaluate_request,
@@ -34,21 +36,10 @@ from ._wire import (
 from .config import Config
 from .context import Context
 from .errors import EvaluationError
-from .values import EvaluationResult, Failure, FailureReport, Reason, Source
+from .values import EvaluationResult, Failure, FailureReport, Source
 
-__all__ = ["UNSET", "Attempt", "Call", "Evaluator", "View", "overridden"]
+__all__ = ["UNSET", "Attempt", "Call", "Evaluator", "View"]
 
-
-class _Unset:
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET: Any = _Unset()
-"""Stands for a default that the caller left out."""
-
-#: What the baseline may tell of anybody: no personal rule made it.
-_IMPERSONAL = (Reason.DEFAULT, Reason.FLAG_DISABLED)
 
 #: Seconds beyond its deadline after which an attempt is given up by those who wait for it.
 _GRACE = 0.25
@@ -70,100 +61,6 @@ class Call(Struct, frozen=True):
     flag_key: str | None
     request: Request | None
     refused: Failure | None = None
-
-
-class View:
-    """What one caller gets to see: its own context's flags, and what stands in where they lack.
-
-    Attributes:
-        own: The context's flags; ``None`` where nothing is known of it.
-        source: Where those were taken from.
-        failure: Why they may be out of date; ``None`` where they are not.
-        status: The HTTP status that came with the failure.
-    """
-
-    __slots__ = ("_baseline", "_defaults", "failure", "own", "source", "status")
-
-    def __init__(
-        self,
-        own: Snapshot | None,
-        baseline: Snapshot | None,
-        defaults: Mapping[str, Any],
-        source: Source,
-        failure: Failure | None = None,
-        status: int | None = None,
-    ) -> None:
-        self.own = own
-        self.source = source
-        self.failure = failure
-        self.status = status
-        # A batch that succeeded is the whole truth: what it lacks does not exist.
-        whole = own is not None and own.complete and failure is None
-        self._baseline = None if whole else baseline
-        self._defaults = defaults
-
-    def find(self, key: str) -> tuple[Row, Source] | None:
-        """The flag's row and where it comes from."""
-        if self.own is not None:
-            row = self.own.rows.get(key)
-            if row is not None:
-                return row, self.source
-        if self._baseline is not None:
-            row = self._baseline.rows.get(key)
-            if row is not None and row.reason in _IMPERSONAL:
-                return row, Source.BASELINE
-        return None
-
-    def results(self) -> dict[str, EvaluationResult]:
-        """Every flag that is known, as a dictionary of the caller's own."""
-        fallback = self.failure is not None
-        own = {} if self.own is None else self.own.results(self.source, fallback=fallback)
-        if not fallback and self._baseline is None:
-            found = own.copy()
-        else:
-            found = self._stand_ins() | own
-        for key, result in found.items():
-            if type(result.value) in (dict, list):
-                found[key] = EvaluationResult(
-                    key,
-                    unshared(result.value),
-                    result.reason,
-                    result.rule_id,
-                    result.source,
-                    result.error,
-                )
-        return found
-
-    def _stand_ins(self) -> dict[str, EvaluationResult]:
-        found = {}
-        if self.failure is not None:
-            for key, value in self._defaults.items():
-                found[key] = default_result(key, value, self.failure)
-        if self._baseline is not None:
-            for key, row in self._baseline.rows.items():
-                if row.reason in _IMPERSONAL:
-                    found[key] = result_of(
-                        key, row, Source.BASELINE, fallback=self.failure is not None
-                    )
-        return found
-
-
-def default_result(key: str, value: Any, failure: Failure) -> EvaluationResult:
-    """The result for a flag of which nothing better than a default can be served."""
-    found = failure is not Failure.NOT_FOUND
-    reason = Reason.ERROR_FALLBACK if found else Reason.FLAG_NOT_FOUND
-    return EvaluationResult(key, unshared(value), reason, None, Source.DEFAULT, failure)
-
-
-def overridden(results: dict[str, EvaluationResult]) -> dict[str, EvaluationResult]:
-    """These results, with what a test has set put in their place."""
-    for key, value in overrides.values.items():
-        results[key] = _override_result(key, value)
-    return results
-
-
-def _override_result(key: str, value: Any) -> EvaluationResult:
-    return EvaluationResult(key, unshared(value), Reason.DEFAULT, None, Source.OVERRIDE)
 
 
 class Attempt(Latch[View]):
@@ -192,6 +89,7 @@ class Evaluator:
         clock: Time.
         rng: Gives a number in ``[0, 1)``.
         report: Called with each failure, outside every lock.
+        dropped: Called with how many analytics events were lost, and why.
     """
 
     def __init__(
@@ -200,6 +98,7 @@ class Evaluator:
         clock: Clock,
         rng: Callable[[], float],
         report: Callable[[FailureReport], None],
+        dropped: Callable[[int, str], None] = lambda count, cause: None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -222,6 +121,15 @@ class Evaluator:
             max_contexts=config.max_contexts,
         )
         self.notices = Notices(clock)
+        self.analytics = Analytics(
+            config.analytics,
+            clock,
+            rng,
+            base_delay=config.retry.base_delay,
+            notices=self.notices,
+            dropped=dropped,
+        )
+        self.tally = Tally(clock)
         self._lock = Lock()
         self._in_flight: dict[bytes, Attempt] = {}
         #: Called when the gate closes, so that the background starts to probe.
@@ -233,7 +141,7 @@ class Evaluator:
         """In a forked child: new locks, no attempt in flight, and what is known kept."""
         self._lock = Lock()
         self._in_flight = {}
-        for part in (self.cache, self._bodies, self.gate, self.notices):
+        for part in (self.cache, self._bodies, self.gate, self.notices, self.analytics, self.tally):
             part.renew()
 
     # What a caller gives.
@@ -304,14 +212,19 @@ class Evaluator:
             stored = self._store(call, reply)
             if stored is not None:
                 self._worked(call)
-                return self._view(stored, Source.SERVER)
+                view = self._view(stored, Source.SERVER)
+                view.counted = True
+                return view
             failure = Failure.PROTOCOL
         if call.flag_key is not None and reply.status == 404 and reply.failure is None:
             self._worked(call)
             self._tell_missing(call.flag_key, reply.status)
-            return self.known(call.context, Failure.NOT_FOUND, reply.status)
-        self._failed(call, reply, failure)
-        return self.known(call.context, failure, reply.status)
+            failure = Failure.NOT_FOUND
+        else:
+            self._failed(call, reply, failure)
+        view = self.known(call.context, failure, reply.status)
+        view.latency_ms = (self._clock.monotonic() - call.stamp.moment) * 1000.0
+        return view
 
     def _store(self, call: Call, reply: Reply) -> Snapshot | None:
         key = call.context.body
@@ -342,6 +255,7 @@ class Evaluator:
         return self.cache.store_batch(key, snapshot, malformed, call.stamp).snapshot
 
     def _worked(self, call: Call) -> None:
+        self.tally.succeeded()
         self.gate.succeeded(call.context.body)
         self.notices.working(lambda: len(self.cache))
 
@@ -354,7 +268,9 @@ class Evaluator:
         self.notices.broken()
         message = _describe(failure, reply)
         self.notices.warn(f"failure {failure}", "%s; last known good values are served", message)
-        self._report(FailureReport(failure, reply.status, call.flag_key, message))
+        report = FailureReport(failure, reply.status, call.flag_key, message)
+        self.tally.failed(report)
+        self._report(report)
 
     # One request.
 
@@ -467,15 +383,25 @@ class Evaluator:
         """What a test has set for this flag, held to the same types as any other value."""
         value = overrides.values[key]
         if fits(value, default):
-            return _override_result(key, value)
+            return override_result(key, value)
         return self._mismatch(key, value, default)
 
     def concluded_detail(self, key: str, view: View, default: Any) -> EvaluationResult:
-        """The result of `conclude` for the one flag that was asked for."""
+        """The result of `conclude` for the one flag that was asked for, counted."""
         if view.failure is Failure.NOT_FOUND:
             # Definitive: what the cache may hold of it is not looked at.
-            return default_result(key, default, Failure.NOT_FOUND)
-        return self.detail(view, key, default)
+            result = default_result(key, default, Failure.NOT_FOUND)
+        else:
+            result = self.detail(view, key, default)
+        self.count(view, result)
+        return result
+
+    def count(self, view: View, result: EvaluationResult) -> None:
+        """Count the check of a flag that has just been served, unless the service did."""
+        if not view.is_counted(result.flag_key):
+            self.analytics.record(
+                result.flag_key, unshared(result.value), result.reason, view.latency_ms
+            )
 
     def _mismatch(self, key: str, value: Any, default: Any) -> EvaluationResult:
         message = (

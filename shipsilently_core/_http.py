@@ -83,12 +83,15 @@ class HttpTransport:
     def send(self, request: Request) -> Reply:
         """Carry out one call within the deadline."""
         try:
-            with deadline(self._timeout):
+            with deadline(self._limit(request)):
                 if self._given is None:
                     return self._exchange(request)
                 return self._exchange_by(request)
         except Exception as error:
             return _reply_to(error)
+
+    def _limit(self, request: Request) -> float:
+        return self._timeout if request.timeout is None else min(request.timeout, self._timeout)
 
     def _exchange(self, request: Request) -> Reply:
         response = self._blocking_pool().handle_request(self._outgoing(request))
@@ -118,7 +121,7 @@ class HttpTransport:
             self._url + request.path,
             content=request.body,
             headers=self._headers,
-            timeout=self._timeout,
+            timeout=self._limit(request),
         )
         # What one answer set must not travel with everybody's next question.
         outgoing.headers.pop("cookie", None)
@@ -154,10 +157,10 @@ class HttpTransport:
         """Carry out one call within the deadline, in the running event loop."""
         try:
             if self._given is None:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(self._limit(request)):
                     return await self._aexchange(request)
             # That client blocks, so it gets a thread, which keeps to the deadline itself.
-            async with asyncio.timeout(self._timeout + _THREAD_GRACE):
+            async with asyncio.timeout(self._limit(request) + _THREAD_GRACE):
                 return await asyncio.to_thread(self.send, request)
         except Exception as error:
             return _reply_to(error)
@@ -188,7 +191,7 @@ class HttpTransport:
         return held.pool
 
     def _outgoing(self, request: Request) -> httpcore.Request:
-        limits = dict.fromkeys(("connect", "read", "write", "pool"), self._timeout)
+        limits = dict.fromkeys(("connect", "read", "write", "pool"), self._limit(request))
         length = ("Content-Length", str(len(request.body)))
         return httpcore.Request(
             "POST",

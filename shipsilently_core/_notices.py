@@ -30,6 +30,11 @@ class Notices:
         self._lock = Lock()
         self._told: dict[str, tuple[float, int]] = {}
         self._broken_since: float | None = None
+        self._silent = False
+
+    def silence(self) -> None:
+        """Say nothing from now on: the process ends."""
+        self._silent = True
 
     def renew(self) -> None:
         """New locks, in a forked child."""
@@ -51,7 +56,7 @@ class Notices:
             self._told[kind] = (last, untold + 1) if quiet else (now, 0)
             if len(self._told) > _MOST_KINDS:
                 del self._told[next(iter(self._told))]
-        if quiet:
+        if quiet or self._silent:
             return
         if untold:
             message += " (and %d more like it since the last such line)"
@@ -80,6 +85,8 @@ class Notices:
             if self._broken_since is None:
                 return
             self._broken_since = None
+        if self._silent:
+            return
         log.info(
             "the service answers again after %.0f s; %d contexts are held",
             self._clock.monotonic() - since,

@@ -212,6 +212,11 @@ class ProcessGuard:
     def __init__(self) -> None:
         self._pid = os.getpid()
 
+    @property
+    def pid(self) -> int:
+        """The process that it is."""
+        return self._pid
+
     def forked(self) -> bool:
         """Whether this is another process than at the last call; true once in each."""
         pid = os.getpid()

@@ -18,6 +18,7 @@ from .values import EvaluationResult, Failure, Reason, Source
 __all__ = [
     "BATCH",
     "EVALUATE",
+    "EVENTS",
     "STREAM",
     "TICKET",
     "Reply",
@@ -37,6 +38,7 @@ EVALUATE = "/v1/evaluate"
 BATCH = "/v1/evaluate/batch"
 TICKET = "/v1/stream/ticket"
 STREAM = "/v1/stream"
+EVENTS = "/v1/analytics/events"
 
 #: Longest time in seconds that a ``Retry-After`` is obeyed for.
 RETRY_AFTER_CAP = 3600.0
@@ -49,10 +51,17 @@ _encode = Encoder().encode
 
 
 class Request(Struct, frozen=True):
-    """One call: a path below the service's address, and its JSON body."""
+    """One call.
+
+    Attributes:
+        path: Below the service's address.
+        body: JSON.
+        timeout: Seconds; its own deadline where it is not the configured one.
+    """
 
     path: str
     body: bytes
+    timeout: float | None = None
 
     def __repr__(self) -> str:
         # The body holds people's data, and error trackers show local variables.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, TypeVar, cast, overload
 
 from . import signals
 from ._background import Background
 from ._clock import Clock, SystemClock
-from ._evaluation import UNSET, Attempt, Call, Evaluator, View, overridden
+from ._evaluation import Attempt, Call, Evaluator
 from ._overrides import overrides
 from ._process import (
     Lock,
@@ -23,14 +24,17 @@ from ._process import (
 )
 from ._refresh import Results, Watch, differing
 from ._stream import StreamReader
+from ._view import UNSET, View, overridden
 from ._wire import Reply, Request
 from .config import Config, checked_seconds
 from .context import Context
 from .errors import ClientClosedError, ConfigurationError
 from .flags import Flags
-from .values import ConnectionState, EvaluationResult, Failure, FailureReport, FlagValue
+from .values import ConnectionState, EvaluationResult, Failure, FailureReport, FlagValue, Status
 
-__all__ = ["ShipSilentlyClient", "Subscription"]
+__all__ = ["Flushed", "ShipSilentlyClient", "Subscription"]
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 #: Seconds that the end of a process may be held up at most.
 _EXIT_TIMEOUT = 1.0
@@ -106,7 +110,7 @@ class ShipSilentlyClient:
         self._rng = rng
         self._guard = ProcessGuard()
         self._lock = Lock()
-        self.evaluator = Evaluator(self._config, self._clock, rng, self._report)
+        self.evaluator = Evaluator(self._config, self._clock, rng, self._report, self._dropped)
         self._emitter = signals.Emitter(self.evaluator.notices.once)
         self._starts_itself = self._config.background and transport is None
         self._background: Background | None = None
@@ -119,6 +123,8 @@ class ShipSilentlyClient:
             self.evaluator.baseline, self._config.polling_interval, self._baseline_results
         )
         self._watches: tuple[Watch, ...] = (self._baseline,)
+        self._state_since: float | None = None
+        at_exit_and_fork(self)
 
     @property
     def config(self) -> Config:
@@ -282,7 +288,9 @@ class ShipSilentlyClient:
             return self.evaluator.overridden(flag_key, default).value
         self._check_process()
         view = self.evaluator.known(self.evaluator.context(context))
-        return self.evaluator.detail(view, flag_key, default).value
+        result = self.evaluator.detail(view, flag_key, default)
+        self.evaluator.count(view, result)
+        return result.value
 
     def get_all(
         self, context: Context | Mapping[str, Any] | None = None
@@ -347,7 +355,7 @@ class ShipSilentlyClient:
                     # A task of its own: the one that wanted it may be cancelled, others wait too.
                     attempt.work = spawn(self._alead(attempt))
                 there = await attempt.await_(self.evaluator.patience(attempt))
-                view = self._outcome(attempt, there)
+                view = self._outcome(attempt, there, leads=leads)
         self.evaluator.raise_if_strict(view, None)
         return view
 
@@ -370,11 +378,14 @@ class ShipSilentlyClient:
         self.evaluator.finish(attempt, reply)
 
     def _follow(self, attempt: Attempt) -> View | None:
-        return self._outcome(attempt, attempt.wait(self.evaluator.patience(attempt)))
+        there = attempt.wait(self.evaluator.patience(attempt))
+        return self._outcome(attempt, there, leads=False)
 
-    def _outcome(self, attempt: Attempt, there: bool) -> View | None:
+    def _outcome(self, attempt: Attempt, there: bool, *, leads: bool) -> View | None:
         if there:
-            return attempt.result
+            view = attempt.result
+            # The service has counted one request's checks, not those of all who waited.
+            return view if view is None or leads else view.uncounted()
         return self.evaluator.known(attempt.call.context, Failure.TIMEOUT)
 
     # The life of the client.
@@ -479,21 +490,83 @@ class ShipSilentlyClient:
         if background is not None:
             background.refresher.remove(watch)
 
-    def close(self, timeout: float = 2.0) -> None:
-        """Let go of everything, within about `timeout` seconds; idempotent.
+    # Analytics and state.
 
-        What was known is still served afterwards, and nothing is asked any more. Safe
-        to call from a receiver of a signal, and in a forked child.
+    def flush(self, timeout: float = 2.0) -> int:
+        """Deliver the flag checks counted so far.
+
+        Args:
+            timeout: Seconds for all of it.
+
+        Returns:
+            How many the service accepted. What it could not take now is kept.
         """
         self._check_process()
-        self.evaluator.closed = True
+        if not len(self.evaluator.analytics):
+            return 0
+        return self.evaluator.analytics.flush(self._sender().send, timeout)
+
+    async def aflush(self, timeout: float = 2.0) -> int:
+        """`flush`, waiting in a task."""
+        self._check_process()
+        if not len(self.evaluator.analytics):
+            return 0
+        return await self.evaluator.analytics.aflush(self._sender().asend, timeout)
+
+    def flushed(self, timeout: float = 2.0) -> Flushed:
+        """Deliver the checks before a block, or a function, is left.
+
+        For handlers whose process may be frozen or gone the moment they return: a
+        context manager, plain and asynchronous, and a decorator of plain and
+        coroutine functions.
+        """
+        return Flushed(self, timeout)
+
+    def status(self) -> Status:
+        """What this client knows about itself, at this moment, in this process."""
+        self._check_process()
+        evaluator, tally = self.evaluator, self.evaluator.tally
+        now = self._clock.time()
+        seen = tally.last_success
+        return Status(
+            state=self.connection_state,
+            since=self._state_since,
+            ready=bool(self._baseline.ready.result),
+            last_success=seen,
+            age=None if seen is None else max(0.0, now - seen),
+            contexts=len(evaluator.cache),
+            attempts=tally.attempts,
+            failures=dict(tally.failures),
+            gate=evaluator.gate.closed,
+            cool_down=evaluator.gate.probe_in() or 0.0,
+            retry_after=evaluator.gate.held_for(),
+            buffered_events=len(evaluator.analytics),
+            dropped_events=evaluator.analytics.dropped,
+            last_error=tally.last_error,
+            pid=self._guard.pid,
+        )
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Deliver what was counted and let go of everything, within about `timeout` seconds.
+
+        Idempotent. What was known is still served afterwards, and nothing is asked any
+        more. Safe to call from a receiver of a signal, and in a forked child.
+        """
+        self._close(timeout)
+        transport = self._transport
+        if transport is not None:
+            transport.close()
+
+    def _close(self, timeout: float) -> None:
+        end = self._clock.monotonic() + timeout
+        self._check_process()
+        first, self.evaluator.closed = not self.evaluator.closed, True
         with self._lock:
             background, self._background = self._background, None
         if background is not None:
             background.stop(timeout)
-        transport = self._transport
-        if transport is not None:
-            transport.close()
+        if first:
+            self.flush(max(0.0, end - self._clock.monotonic()))
 
     async def aclose(self, timeout: float = 2.0) -> None:
         """`close`, without stopping the event loop meanwhile."""
@@ -503,7 +576,8 @@ class ShipSilentlyClient:
             await transport.aclose()
 
     def at_exit(self) -> None:
-        """For the interpreter's end: let go, and never hold it up."""
+        """For the interpreter's end: let go, never hold it up, and say nothing any more."""
+        self.evaluator.notices.silence()
         self.close(_EXIT_TIMEOUT)
 
     def after_fork(self) -> None:
@@ -579,7 +653,6 @@ class ShipSilentlyClient:
                 watches=self._watches,
                 tell=self,
             )
-        at_exit_and_fork(self)
         background.start()
 
     def _see_loop(self) -> None:
@@ -589,6 +662,7 @@ class ShipSilentlyClient:
 
     def state(self, state: ConnectionState, previous: ConnectionState) -> None:
         """For the background: tell of a change of the connection's state."""
+        self._state_since = self._clock.time()
         self._emitter.emit(signals.connection_state_changed, self, state=state, previous=previous)
         for function in self._on_state:
             self._emitter.call("on_state_change", function, state)
@@ -623,6 +697,9 @@ class ShipSilentlyClient:
         if self._config.on_error is not None:
             self._emitter.call("on_error", self._config.on_error, report)
 
+    def _dropped(self, count: int, cause: str) -> None:
+        self._emitter.emit(signals.events_dropped, self, count=count, cause=cause)
+
 
 class Subscription:
     """One context being followed, until it is closed."""
@@ -639,3 +716,41 @@ class Subscription:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Flushed:
+    """See `ShipSilentlyClient.flushed`."""
+
+    def __init__(self, client: ShipSilentlyClient, timeout: float) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    def __enter__(self) -> ShipSilentlyClient:
+        return self._client
+
+    def __exit__(self, *_: object) -> None:
+        self._client.flush(self._timeout)
+
+    async def __aenter__(self) -> ShipSilentlyClient:
+        return self._client
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aflush(self._timeout)
+
+    def __call__(self, function: Handler) -> Handler:
+        """Decorate a function."""
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def with_aflush(*args: Any, **kwargs: Any) -> Any:
+                async with self:
+                    return await function(*args, **kwargs)
+
+            return cast("Handler", with_aflush)
+
+        @functools.wraps(function)
+        def with_flush(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return cast("Handler", with_flush)

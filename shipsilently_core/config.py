@@ -14,7 +14,7 @@ from .context import Context
 from .errors import ConfigurationError
 from .values import ConnectionState, FailureReport
 
-__all__ = ["Config", "RetryConfig"]
+__all__ = ["AnalyticsConfig", "Config", "RetryConfig"]
 
 DEFAULT_API_URL = "https://shipsilently-cf.workers.dev"
 _KEY_VARIABLES = ("SHIPSILENTLY_API_KEY", "SHIPSILENTLY_KEY")
@@ -54,6 +54,39 @@ class RetryConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyticsConfig:
+    """How flag checks are counted.
+
+    Attributes:
+        enabled: Whether they are.
+        flush_interval: Seconds between two deliveries; at least 1.
+        max_batch_size: So many buffered events are delivered at once.
+        max_buffer_size: So many events are kept at most; the oldest goes first.
+        sampling_rate: The share of checks that is counted; put between 0 and 1.
+
+    Raises:
+        ConfigurationError: A value is of the wrong type or too small.
+    """
+
+    enabled: bool = True
+    flush_interval: float = 30.0
+    max_batch_size: int = 100
+    max_buffer_size: int = 5_000
+    sampling_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_bool("analytics.enabled", self.enabled)
+        interval = checked_seconds("analytics.flush_interval", self.flush_interval, least=1.0)
+        object.__setattr__(self, "flush_interval", interval)
+        for name in ("max_batch_size", "max_buffer_size"):
+            _check_count(f"analytics.{name}", getattr(self, name))
+        rate: Any = self.sampling_rate
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or rate != rate:
+            raise ConfigurationError("analytics.sampling_rate", "must be a number from 0 to 1")
+        object.__setattr__(self, "sampling_rate", min(1.0, max(0.0, float(rate))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that a client can be told.
 
@@ -77,6 +110,7 @@ class Config:
         background: Whether this process keeps values current by itself. Without, each
             request sees to its own: for processes that live for one request.
         retry: See `RetryConfig`.
+        analytics: See `AnalyticsConfig`.
         http_client: An ``httpx.Client`` (or ``httpx2.Client``) of your own to send with, or
             a function that makes one, called once in each process; a server that forks
             workers after the client was made needs the latter.
@@ -102,6 +136,7 @@ class Config:
     disable_cache: bool = False
     background: bool = True
     retry: RetryConfig = field(default_factory=RetryConfig)
+    analytics: AnalyticsConfig = field(default_factory=AnalyticsConfig)
     http_client: Any = field(default=None, repr=False)
     on_error: Callable[[FailureReport], object] | None = None
     on_state_change: Callable[[ConnectionState], object] | None = None
@@ -124,6 +159,7 @@ class Config:
         _check_bool("stream", self.stream)
         _check_bool("disable_cache", self.disable_cache)
         put("retry", _nested("retry", RetryConfig, self.retry))
+        put("analytics", _nested("analytics", AnalyticsConfig, self.analytics))
         _check_http_client(self.http_client)
         _check_callable("on_error", self.on_error, "a FailureReport")
         _check_callable("on_state_change", self.on_state_change, "a ConnectionState")

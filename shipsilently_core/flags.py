@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol, overload
 
-from ._evaluation import UNSET, Evaluator, View, overridden
+from ._evaluation import Evaluator
 from ._overrides import overrides
+from ._view import UNSET, View, overridden
 from ._wire import Row
 from .context import Context
 from .values import EvaluationResult, FlagValue
 
 __all__ = ["Flags"]
-
-_NO_ROWS: Mapping[str, Row] = {}
 
 
 class Resolver(Protocol):
@@ -44,14 +42,16 @@ class Flags:
     Made by `ShipSilentlyClient.flags`.
     """
 
-    __slots__ = ("_client", "_context", "_may_block", "_rows", "_view")
+    __slots__ = ("_asked", "_client", "_context", "_may_block", "_rows", "_view")
 
     def __init__(self, client: Resolver, context: Context, *, may_block: bool = False) -> None:
         self._client = client
         self._context = context
         self._may_block = may_block
         self._view: View | None = None
-        self._rows = _NO_ROWS
+        #: What has been asked for, so has been counted, and can be had without further ado.
+        self._rows: dict[str, Row] = {}
+        self._asked: set[str] = set()
 
     @property
     def context(self) -> Context:
@@ -130,7 +130,15 @@ class Flags:
         default = evaluator.default(key, default)
         if key in overrides.values:
             return evaluator.overridden(key, default)
-        return evaluator.detail(self._seen(), key, default)
+        view = self._seen()
+        result = evaluator.detail(view, key, default)
+        if key not in self._asked:
+            # However often one request asks for a flag, it is one check.
+            self._asked.add(key)
+            evaluator.count(view, result)
+            if view.failure is None and view.own is not None and key in view.own.rows:
+                self._rows[key] = view.own.rows[key]
+        return result
 
     async def adetail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
         """`detail`, waiting in a task."""
@@ -144,8 +152,10 @@ class Flags:
         return key in overrides.values or self._seen().find(key) is not None
 
     def __repr__(self) -> str:
-        state = "not evaluated yet" if self._view is None else f"{len(self._rows)} flags"
-        return f"<Flags: {state}>"
+        if self._view is None:
+            return "<Flags: not evaluated yet>"
+        own = self._view.own
+        return f"<Flags: {0 if own is None else len(own.rows)} flags>"
 
     def _seen(self) -> View:
         if self._view is not None:
@@ -162,7 +172,5 @@ class Flags:
         if self._view is not None:
             # Two threads or tasks of one request have waited: the first one's is everybody's.
             return self._view
-        if view.failure is None and view.own is not None:
-            self._rows = view.own.rows
         self._view = view
         return view

@@ -25,6 +25,7 @@ __all__ = [
     "connection_state_changed",
     "disconnect",
     "evaluation_failed",
+    "events_dropped",
     "flag_changed",
     "flags_updated",
 ]
@@ -56,6 +57,11 @@ flags_updated = _namespace.signal("flags-updated")
 #: Sender: the client. Arguments: ``failure`` (`Failure`), ``status`` (``int`` or
 #: ``None``) and ``flag_key`` (``str``, or ``None`` for a batch).
 evaluation_failed = _namespace.signal("evaluation-failed")
+
+#: Analytics events were lost; at most once per delivery.
+#: Sender: the client. Arguments: ``count`` (``int``) and ``cause`` (``str``:
+#: ``buffer_full``, ``refused``, or both).
+events_dropped = _namespace.signal("events-dropped")
 
 
 def connect(signal: NamedSignal, receiver: Receiver, sender: Any = ANY) -> Receiver:

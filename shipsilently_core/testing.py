@@ -18,7 +18,7 @@ import msgspec
 from ._overrides import overrides
 from ._process import Bell
 from ._stream import StreamBroken, StreamReader
-from ._wire import BATCH, TICKET, Reply, Request
+from ._wire import BATCH, EVENTS, TICKET, Reply, Request
 from .values import Failure
 
 __all__ = ["ManualClock", "ScriptedService", "override_flags"]
@@ -155,6 +155,7 @@ class ScriptedService:
 
     Attributes:
         requests: Every request for flags that came, oldest first.
+        events: Every analytics event that was accepted.
         tickets: How many tickets for a stream were asked for.
     """
 
@@ -170,6 +171,7 @@ class ScriptedService:
         self._always: Reply | None = None
         self._streams: list[_ScriptedStream] = []
         self.requests: list[Request] = []
+        self.events: list[dict[str, Any]] = []
         self.tickets = 0
 
     def set(self, flags: Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
@@ -204,6 +206,8 @@ class ScriptedService:
         """Answer one request."""
         if request.path == TICKET:
             return self._ticket()
+        if request.path == EVENTS:
+            return self._take_events(request)
         self.requests.append(request)
         if self._next:
             return self._next.pop(0)
@@ -245,6 +249,13 @@ class ScriptedService:
 
     def forget(self) -> None:
         """Nothing belongs to this process."""
+
+    def _take_events(self, request: Request) -> Reply:
+        if self._always is not None:
+            return self._always
+        events = msgspec.json.decode(request.body)["events"]
+        self.events.extend(events)
+        return _ok({"accepted": len(events)})
 
     def _ticket(self) -> Reply:
         self.tickets += 1

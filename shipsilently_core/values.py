@@ -15,6 +15,7 @@ __all__ = [
     "FlagValue",
     "Reason",
     "Source",
+    "Status",
 ]
 
 FlagValue = bool | str | int | float | dict[str, Any] | None
@@ -122,3 +123,41 @@ class FailureReport(Struct, frozen=True):
     status: int | None
     flag_key: str | None
     message: str
+
+
+class Status(Struct, frozen=True):
+    """What a client knows about itself, at one moment. Of this process only.
+
+    Attributes:
+        state: The connection to the service.
+        since: Unix time in seconds since when; ``None`` before the first change.
+        ready: Whether the baseline has been evaluated.
+        last_success: Unix time in seconds of the last evaluation that succeeded.
+        age: Seconds since then; ``None`` for never.
+        contexts: How many contexts are held.
+        attempts: How many calls for evaluations were carried out.
+        failures: How many of them failed, by class.
+        gate: The failure that keeps requests from asking; ``None`` while they may.
+        cool_down: Seconds until the service is tried again while the gate is closed.
+        retry_after: Seconds that the service has asked to be left alone for.
+        buffered_events: Analytics events that wait for delivery.
+        dropped_events: Analytics events that were lost.
+        last_error: The last failure: its class and status, never what it was about.
+        pid: The process.
+    """
+
+    state: ConnectionState
+    since: float | None
+    ready: bool
+    last_success: float | None
+    age: float | None
+    contexts: int
+    attempts: int
+    failures: dict[Failure, int]
+    gate: Failure | None
+    cool_down: float
+    retry_after: float
+    buffered_events: int
+    dropped_events: int
+    last_error: FailureReport | None
+    pid: int

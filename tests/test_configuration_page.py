@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from shipsilently_core import Config, RetryConfig
+from shipsilently_core import AnalyticsConfig, Config, RetryConfig
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "configuration.md").read_text("utf-8")
 ROWS = {match[1]: match[0] for match in re.finditer(r"^\| `([a-z_]+)` \|.*$", PAGE, re.MULTILINE)}
-SETTINGS = [(kind, item) for kind in (Config, RetryConfig) for item in fields(kind)]
+SETTINGS = [
+    (kind, item) for kind in (Config, RetryConfig, AnalyticsConfig) for item in fields(kind)
+]
 
 
 def written(default: Any) -> str:
@@ -25,7 +27,7 @@ def test_the_page_lists_every_setting_with_its_default(kind: type[Any], item: An
     row = ROWS[item.name]
     if item.name in ("api_key", "api_url"):
         assert "from the environment" in row
-    elif item.name == "retry":
+    elif item.name in ("retry", "analytics"):
         assert "see below" in row
     else:
         default = item.default if item.default is not MISSING else item.default_factory()

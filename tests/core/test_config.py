@@ -10,7 +10,7 @@ import httpx
 import httpx2
 import pytest
 
-from shipsilently_core import Config, ConfigurationError, RetryConfig
+from shipsilently_core import AnalyticsConfig, Config, ConfigurationError, RetryConfig
 
 KEY = "sk_live_abc"
 
@@ -38,6 +38,7 @@ def test_a_key_is_enough() -> None:
         "defaults": {},
         "disable_cache": False,
         "background": True,
+        "analytics": AnalyticsConfig(),
         "retry": RetryConfig(base_delay=1.0, max_delay=60.0, heartbeat_timeout=90.0, enabled=True),
         "http_client": None,
         "on_error": None,
