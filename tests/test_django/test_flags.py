@@ -13,7 +13,8 @@ from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, RequestFactory
 from pytest_django import Settings
 from shipsilently_django import FlagsRequest, RequestFlags, UnawaitedFlagsError
-from shipsilently_django.flags import flags_of, is_on
+from shipsilently_django.flags import flags_of
+from shipsilently_django.readable import is_on
 
 from shipsilently_core import Flags
 from shipsilently_core.testing import ScriptedService, override_flags

@@ -237,6 +237,19 @@ def test_the_context_processor_names_the_flags(
     assert "RequestFlags" in engine.from_string("{{ flags }}").render(RequestContext(request_))
 
 
+def test_keys_and_defaults_of_templates_can_be_counted(
+    configure: Configure, flags: ScriptedService
+) -> None:
+    """Strings written in templates, which Django marks as safe, can be told to the service."""
+    source = '{% flag "x" %}{% endflag %}{% flag_value "nothing" default="none" %}'
+    for _ in range(2):
+        rendered(source, RequestFactory().get("/"))
+    assert get_client().flush()
+    told = flags.requests[-1].body
+    assert b'"x"' in told
+    assert b'"nothing"' in told
+
+
 def test_threads_share_one_compiled_template(
     configure: Configure, service: ScriptedService
 ) -> None:

@@ -8,7 +8,8 @@ The modules, in the order to read them:
 
 - `options`: the settings, through one table; `setup`: the process's client
 - `users`, `visitors`: whom flags are evaluated for
-- `flags`: `request.flags`; `current`: the request being handled
+- `flags`: `request.flags`; `readable`: flags without a request; `current`: the request
+  being handled
 - `middleware`, `streaming`: from a request to its response
 - `gates`: what is answered while a flag is off; `decorators`, `views`, `urls`: where it stands
 - `rendering`, `templatetags`, `context_processors`, `jinja`: templates

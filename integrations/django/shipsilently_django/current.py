@@ -11,7 +11,8 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from .flags import KnownFlags, RequestFlags, flags_of
+from .flags import RequestFlags, flags_of
+from .readable import KnownFlags
 
 __all__ = ["aflag_enabled", "flag_enabled"]
 

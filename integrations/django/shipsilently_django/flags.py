@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, overload
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.http import HttpRequest
@@ -16,16 +16,14 @@ from shipsilently_core import (
     ShipSilentlyError,
 )
 
-from .setup import Setup, get_client, get_setup
+from .setup import Setup, get_setup
 from .users import acontext_of, context_of, on_event_loop
 
 __all__ = [
     "FlagsRequest",
-    "ReadableFlags",
     "RequestFlags",
     "UnawaitedFlagsError",
     "flags_of",
-    "is_on",
 ]
 
 log = logging.getLogger("shipsilently")
@@ -219,38 +217,6 @@ class RequestFlags:
             )
 
 
-class ReadableFlags(Protocol):
-    """What can be asked for a flag: `RequestFlags`, the core's `Flags`, or neither of them."""
-
-    def get(self, key: str, /, *default: Any) -> Any:
-        """The flag's value."""
-        ...
-
-    def is_enabled(self, key: str, /) -> bool:
-        """Whether the flag is on."""
-        ...
-
-    def evaluate_all(self) -> dict[str, EvaluationResult]:
-        """Every flag."""
-        ...
-
-
-class KnownFlags:
-    """The flags where there is no request: what is known of everybody, without asking."""
-
-    def get(self, key: str, /, *default: Any) -> Any:
-        """The flag's value for nobody in particular, else the default."""
-        return get_client().get(key, *default)
-
-    def is_enabled(self, key: str, /) -> bool:
-        """Whether the flag is on for nobody in particular."""
-        return self.get(key) is True
-
-    def evaluate_all(self) -> dict[str, EvaluationResult]:
-        """Every flag that is known."""
-        return get_client().get_all()
-
-
 class FlagsRequest(HttpRequest):
     """For annotations: a request that has passed `FlagsMiddleware`."""
 
@@ -266,20 +232,6 @@ def flags_of(request: Any) -> RequestFlags:
         flags = RequestFlags(inner)
         inner.flags = flags
     return flags
-
-
-def is_on(flags: ReadableFlags, key: object, expected: object = True) -> bool:
-    """Whether a flag has the value that a tag or a decorator asks for.
-
-    ``True`` and ``False`` ask whether it is on; anything else is compared by value and
-    JSON type, so that ``1`` is not ``True``.
-    """
-    if not isinstance(key, str):
-        return False
-    if isinstance(expected, bool):
-        return flags.is_enabled(key) is expected
-    value = flags.get(key)
-    return not isinstance(value, bool) and bool(value == expected)
 
 
 def _without_hook(setup: Setup, error: Exception) -> Flags:

@@ -13,7 +13,8 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils.module_loading import import_string
 
-from .flags import RequestFlags, flags_of, is_on
+from .flags import RequestFlags, flags_of
+from .readable import is_on
 from .users import is_async
 
 __all__ = ["Gate"]

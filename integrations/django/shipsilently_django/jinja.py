@@ -12,7 +12,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 
-from .flags import is_on
+from .readable import is_on
 from .rendering import flags_in, plain_value
 
 __all__ = ["FlagsExtension"]

@@ -9,7 +9,8 @@ from django.http import HttpRequest
 
 from shipsilently_core import Flags
 
-from .flags import KnownFlags, ReadableFlags, RequestFlags, flags_of
+from .flags import RequestFlags, flags_of
+from .readable import KnownFlags, ReadableFlags, unmarked
 from .setup import get_setup
 
 __all__ = ["browser_values", "flags_in", "plain_value"]
@@ -35,7 +36,8 @@ def plain_value(flags: ReadableFlags, key: object, default: Any = None) -> Any:
     """A flag's value; the declared default where none is given here."""
     if not isinstance(key, str):
         return default
-    return flags.get(key) if default is None else flags.get(key, default)
+    key = unmarked(key)
+    return flags.get(key) if default is None else flags.get(key, unmarked(default))
 
 
 def browser_values(flags: ReadableFlags, only: str | None = None) -> dict[str, Any]:

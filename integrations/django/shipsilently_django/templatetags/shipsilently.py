@@ -14,7 +14,7 @@ from django.template.context import Context as TemplateContext
 from django.utils.html import json_script
 from django.utils.safestring import SafeString
 
-from shipsilently_django.flags import is_on
+from shipsilently_django.readable import is_on
 from shipsilently_django.rendering import browser_values, flags_in, plain_value
 
 __all__ = ["register"]
