@@ -51,10 +51,10 @@ def is_on(flags: ReadableFlags, key: object, expected: object = True) -> bool:
     """
     if not isinstance(key, str):
         return False
-    key = unmarked(key)
+    plain: str = unmarked(key)
     if isinstance(expected, bool):
-        return flags.is_enabled(key) is expected
-    value = flags.get(key)
+        return flags.is_enabled(plain) is expected
+    value = flags.get(plain)
     return not isinstance(value, bool) and bool(value == expected)
 
 

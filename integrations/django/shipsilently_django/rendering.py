@@ -36,8 +36,8 @@ def plain_value(flags: ReadableFlags, key: object, default: Any = None) -> Any:
     """A flag's value; the declared default where none is given here."""
     if not isinstance(key, str):
         return default
-    key = unmarked(key)
-    return flags.get(key) if default is None else flags.get(key, unmarked(default))
+    plain: str = unmarked(key)
+    return flags.get(plain) if default is None else flags.get(plain, unmarked(default))
 
 
 def browser_values(flags: ReadableFlags, only: str | None = None) -> dict[str, Any]:
