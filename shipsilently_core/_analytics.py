@@ -10,6 +10,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
 
 from ._clock import Clock
+from ._kinds import plain
 from ._notices import Notices
 from ._process import Latch, Lock
 from ._wire import EVENTS, Reply, Request, failure_of, retry_after
@@ -23,7 +24,7 @@ _MOST_IN_ONE_REQUEST = 1_000
 
 _LONGEST_VARIATION = 200
 
-_encode = Encoder().encode
+_encode = Encoder(enc_hook=plain).encode
 
 
 class _Check(NamedTuple):
@@ -314,7 +315,7 @@ def variation_key(value: Any) -> str:
         text = _encode(value).decode("utf-8")
     except (MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
         # A default of the caller's own that JSON has no form for.
-        text = str(type(value).__name__)
+        text = type(value).__name__
     return text if len(text) <= _LONGEST_VARIATION else f"{text[: _LONGEST_VARIATION - 3]}…"
 
 

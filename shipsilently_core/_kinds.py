@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["fits", "unshared"]
+__all__ = ["fits", "plain", "unshared"]
+
+
+def plain(value: Any) -> Any:
+    """An object of a subclass of a JSON type, as that type itself, for an encoder.
+
+    Template engines mark strings as safe by such classes.
+
+    Raises:
+        TypeError: It is of no JSON type at all.
+    """
+    if isinstance(value, str):
+        # Not str(value), which may be of the subclass again.
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")
 
 
 def fits(value: Any, default: Any) -> bool:

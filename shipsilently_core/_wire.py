@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder, Encoder
 
+from ._kinds import plain
 from .context import Context
 from .values import EvaluationResult, Failure, Reason, Source
 
@@ -47,7 +48,7 @@ _BOM = b"\xef\xbb\xbf"
 #: Levels; a value nested deeper is no configuration, and to copy it could exhaust the stack.
 _DEEPEST = 100
 
-_encode = Encoder().encode
+_encode = Encoder(enc_hook=plain).encode
 
 
 class Request(Struct, frozen=True):

@@ -134,7 +134,8 @@ def _plain_or_raise(value: Any) -> Any:
         inner = value.value
         return inner if type(inner) in _SIMPLE else _plain_or_raise(inner)
     if isinstance(value, str):
-        return str.__str__(value)
+        # Of a subclass, or a proxy: what it gives may be of the subclass again.
+        return str.__str__(str(value))
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shipsilently_core._kinds import fits, unshared
+from shipsilently_core._kinds import fits, plain, unshared
 
 VALUES: dict[str, list[Any]] = {
     "bool": [True, False],
@@ -63,3 +63,31 @@ def test_a_copy_shares_no_container() -> None:
     copy["a"][0]["b"] = 2
     assert value == {"a": [{"b": 1}], "c": "x"}
     assert unshared("x") == "x"
+
+
+class Safe(str):
+    """A string that a template engine has marked."""
+
+
+class Count(int):
+    """A number with a meaning."""
+
+
+class Share(float):
+    """Another."""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(Safe("x"), "x"), (Count(3), 3), (Share(0.5), 0.5)]
+)
+def test_subclasses_of_json_types_have_a_plain_form(value: object, expected: object) -> None:
+    """What a template marks, or an application counts with, is sent as the JSON type it is."""
+    made = plain(value)
+    assert made == expected
+    assert type(made) is type(expected)
+
+
+def test_other_objects_have_none() -> None:
+    """An object of no JSON type is refused by its type's name alone."""
+    with pytest.raises(TypeError, match="a object has no form in JSON"):
+        plain(object())
