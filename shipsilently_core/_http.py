@@ -181,13 +181,14 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         held = self._loops.get(loop)
         if held is None:
-            held = LoopPool(self._route.async_pool())
+            held = LoopPool(self._route.async_pool(), lambda: self._loops.pop(loop, None))
             with self._lock:
                 # A loop that was dropped without being shut down leaves its entry behind.
-                for other in [other for other in self._loops if other.is_closed()]:
-                    del self._loops[other]
+                for other in list(self._loops):
+                    if other.is_closed():
+                        self._loops.pop(other, None)
                 self._loops[loop] = held
-            await held.open(lambda: self._loops.pop(loop, None))
+            await held.open()
         return held.pool
 
     def _outgoing(self, request: Request) -> httpcore.Request:

@@ -166,15 +166,18 @@ class LoopPool:
 
     A suspended asynchronous generator sees to that: `asyncio.run`, and what is
     built like it, ends those before the loop is gone and inside the loop.
+
+    Args:
+        pool: The connections.
+        gone: Called when they are about to be closed.
     """
 
-    def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
+    def __init__(self, pool: httpcore.AsyncConnectionPool, gone: Callable[[], object]) -> None:
         self.pool = pool
-        self._keeper: AsyncGenerator[None, None] | None = None
-
-    async def open(self, gone: Callable[[], object]) -> None:
-        """Tie the pool to the running loop; `gone` is called when it has been closed."""
         self._keeper = self._keep(gone)
+
+    async def open(self) -> None:
+        """Tie the pool to the running loop."""
         await anext(self._keeper)
 
     async def _keep(self, gone: Callable[[], object]) -> AsyncGenerator[None, None]:
@@ -186,8 +189,7 @@ class LoopPool:
 
     async def close(self) -> None:
         """Close it now."""
-        if self._keeper is not None:
-            await self._keeper.aclose()
+        await self._keeper.aclose()
 
 
 class Backend(httpcore.NetworkBackend):
