@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import re
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -205,10 +207,7 @@ class HttpTransport:
     # The stream.
 
     def open_stream(self, ticket: str) -> _OpenStream | Reply:
-        """Open the stream that a ticket is for; connecting and its headers keep to the deadline.
-
-        The ticket stands in the address, so nothing that logs addresses is used here.
-        """
+        """Open the stream that a ticket is for; connecting and its headers keep to the deadline."""
         target = f"{self._url}{STREAM}?ticket={quote(ticket, safe='')}"
         try:
             with deadline(self._timeout):
@@ -238,6 +237,7 @@ class HttpTransport:
 
     def _open_by(self, target: str) -> _OpenStream:
         client = self._custom_client()
+        _hide_tickets(type(client).__module__.partition(".")[0])
         limit = self._timeout
         outgoing = client.build_request(
             "GET", target, headers=_STREAM_HEADERS, timeout=(limit, None, limit, limit)
@@ -262,8 +262,10 @@ class HttpTransport:
         """Close the pool of threads; those of event loops are closed by their loops."""
         with self._lock:
             pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
+            made, self._custom = self._custom, None
+        for ours in (pool, made):
+            if ours is not None:
+                ours.close()
 
     async def aclose(self) -> None:
         """Close the pool of threads and that of the running loop."""
@@ -323,6 +325,27 @@ class _OpenStream:
         """Let go of it."""
         with contextlib.suppress(Exception):
             self._close()
+
+
+class _TicketFilter(logging.Filter):
+    """Blots out tickets: httpx logs the address of each request that a client of its own makes."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                _TICKET.sub("ticket=…", str(value)) if "ticket=" in str(value) else value
+                for value in record.args
+            )
+        return True
+
+
+_TICKET = re.compile(r"ticket=[^&\s\"']*")
+_ticket_filter = _TicketFilter()
+
+
+def _hide_tickets(logger: str) -> None:
+    # Added once, since a logger takes the same filter only once.
+    logging.getLogger(logger).addFilter(_ticket_filter)
 
 
 def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

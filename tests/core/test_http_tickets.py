@@ -1,0 +1,87 @@
+"""Tickets stay out of the logs of other people's clients."""
+
+from __future__ import annotations
+
+import logging
+
+import httpx
+import httpx2
+import pytest
+
+from shipsilently_core import Config
+from shipsilently_core._http import HttpTransport
+from shipsilently_core._wire import Reply
+
+
+def answer(request: httpx.Request) -> httpx.Response:
+    """A stream that ends at once."""
+    assert request.url.params["ticket"] == "tk_secret&more"
+    return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=b":\n\n")
+
+
+def answer2(request: httpx2.Request) -> httpx2.Response:
+    """The same of the other package."""
+    assert request.url.params["ticket"] == "tk_secret&more"
+    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=b":\n\n")
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        lambda: httpx.Client(transport=httpx.MockTransport(answer)),
+        lambda: httpx2.Client(transport=httpx2.MockTransport(answer2)),
+    ],
+    ids=["httpx", "httpx2"],
+)
+def test_a_clients_own_log_line_holds_no_ticket(
+    client: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that logs the address of each request logs the stream's without its ticket."""
+    transport = HttpTransport(Config(api_key="sk_test", http_client=client))
+    with caplog.at_level(logging.DEBUG):
+        opened = transport.open_stream("tk_secret&more")
+    assert not isinstance(opened, Reply)
+    opened.close()
+    lines = [record.getMessage() for record in caplog.records]
+    assert any("ticket=…" in line for line in lines)
+    assert "tk_secret" not in caplog.text
+    transport.close()
+
+
+def test_other_lines_of_a_client_stay_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    """Only tickets are blotted out: other values, and lines without any, are left alone."""
+    transport = HttpTransport(
+        Config(
+            api_key="sk_test",
+            http_client=lambda: httpx.Client(transport=httpx.MockTransport(answer)),
+        )
+    )
+    with caplog.at_level(logging.DEBUG):
+        transport.open_stream("tk_secret&more")
+        logging.getLogger("httpx").info("%s and %d", "a text", 5)
+        logging.getLogger("httpx").info("%(name)s", {"name": "by name"})
+    lines = [record.getMessage() for record in caplog.records]
+    assert "a text and 5" in lines
+    assert "by name" in lines
+    transport.close()
+
+
+def test_a_client_that_was_made_here_is_closed_here() -> None:
+    """Closing the transport closes the client that the given function had made, and no other."""
+    made: list[httpx.Client] = []
+
+    def make() -> httpx.Client:
+        made.append(httpx.Client(transport=httpx.MockTransport(answer)))
+        return made[-1]
+
+    transport = HttpTransport(Config(api_key="sk_test", http_client=make))
+    transport.open_stream("tk_secret&more")
+    transport.close()
+    assert [client.is_closed for client in made] == [True]
+
+    own = httpx.Client(transport=httpx.MockTransport(answer))
+    transport = HttpTransport(Config(api_key="sk_test", http_client=own))
+    transport.open_stream("tk_secret&more")
+    transport.close()
+    assert not own.is_closed
+    own.close()
