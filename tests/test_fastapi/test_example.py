@@ -19,8 +19,13 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 @pytest.fixture
 def service() -> Iterator[LocalService]:
-    """A service with the flags of the examples."""
-    with LocalService(EXAMPLES / "flags.toml") as service:
+    """A service whose new checkout is for those who pay."""
+    paying = {
+        "name": "paying customers",
+        "when": [{"attribute": "plan", "operator": "equals", "value": "pro"}],
+        "serve": True,
+    }
+    with LocalService({"new-checkout": {"default": False, "rules": [paying]}}) as service:
         yield service
 
 
@@ -87,7 +92,7 @@ def test_the_shop_follows_its_flags(shop: httpx2.Client, service: LocalService) 
     assert variation(page) == "old"
     assert shop.get("/api/checkout").status_code == 404
 
-    service.set_flag("new-checkout", enabled=True, default=True)
+    service.set_flag("new-checkout", default=True)
     service.set_flag("banner", enabled=True, default="<script>")
     until = time.monotonic() + 5
     while variation(page := shop.get("/")) == "old":

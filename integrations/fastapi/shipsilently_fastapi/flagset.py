@@ -109,7 +109,8 @@ class FlagSet:
     def using(cls, flags: Callable[..., Any]) -> Callable[..., Awaitable[Self]]:
         """A dependency that reads the set from other flags, as those of `flags.using(...)`.
 
-        ``Annotated[Checkout, Depends(Checkout.using(user_flags))]``
+        ``Annotated[Checkout, Depends(Checkout.using(user_flags))]``. With the request's
+        own ``flags`` it is the same as the class alone, and costs no thread anywhere.
         """
 
         async def read(**given: Any) -> Self:
@@ -213,9 +214,13 @@ async def _awaitable(made: Any) -> Any:
 async def _dependency(**given: Any) -> Any:
     """What FastAPI takes a `FlagSet` for: something to await, with the flags as its parameter.
 
-    A class would be called in a thread, which costs more than all the rest.
+    A class is called in a thread, which costs more than all the rest. From Python 3.13
+    on it cannot be taken for anything else; `FlagSet.using` is awaited everywhere.
     """
 
 
-_dependency.__signature__ = _signature(request_flags)  # type: ignore[attr-defined]  # FastAPI's
-FlagSet.__wrapped__ = _dependency  # type: ignore[attr-defined]  # not for type checkers
+# For FastAPI, which asks whether to await and what to hand over; not for type checkers.
+# Which of the two signatures is looked at depends on the version of Python.
+setattr(_dependency, "__signature__", _signature(request_flags))  # noqa: B010
+setattr(FlagSet, "__signature__", _signature(request_flags))  # noqa: B010
+setattr(FlagSet, "__wrapped__", _dependency)  # noqa: B010
