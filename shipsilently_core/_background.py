@@ -18,6 +18,9 @@ __all__ = ["Background", "Tell"]
 #: Seconds for one delivery of events, which nobody waits for.
 _FLUSH_TIMEOUT = 30.0
 
+#: Seconds between two looks at a thread that is to end.
+_STEP = 0.05
+
 
 class Transport(StreamTransport, Protocol):
     """What the background needs of the network."""
@@ -118,15 +121,19 @@ class Background:
         return started
 
     def stop(self, timeout: float) -> None:
-        """End the threads, waiting for each for at most `timeout` seconds."""
+        """End the threads, waiting for them for at most `timeout` seconds."""
         with self._lock:
             self._stopped = True
         self._evaluator.gate.background = False
         for bell in (*self._bells, self._flush_bell):
             bell.close()
-        self._transport().interrupt()
+        transport = self._transport()
+        transport.interrupt()
         for worker in self._workers:
-            worker.join(timeout)
+            # What it was about to open just then is to end, too.
+            while not worker.join(min(_STEP, timeout)) and timeout > 0:
+                timeout = max(0.0, timeout - _STEP)
+                transport.interrupt()
         self._change(ConnectionState.IDLE)
 
     def _enter(self, state: ConnectionState) -> None:

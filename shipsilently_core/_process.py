@@ -196,10 +196,16 @@ class Worker:
             return False
         return True
 
-    def join(self, timeout: float) -> None:
-        """Wait for its end, for at most `timeout` seconds; not where it is this very thread."""
-        if self._thread is not threading.current_thread() and self._thread.ident is not None:
-            self._thread.join(timeout)
+    def join(self, timeout: float) -> bool:
+        """Wait for its end, for at most `timeout` seconds; not where it is this very thread.
+
+        Returns:
+            Whether there is nothing to wait for any more.
+        """
+        if self._thread is threading.current_thread() or self._thread.ident is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
 
 
 class ProcessGuard:
