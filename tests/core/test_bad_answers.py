@@ -27,6 +27,7 @@ def client_of(server: WireServer, **settings: Any) -> ShipSilentlyClient:
             "timeout": 10,
             "max_age": 0,
             "background": False,
+            "analytics": {"enabled": False},
             **settings,
         }
     )

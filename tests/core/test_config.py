@@ -61,8 +61,8 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(key: Any) -> None:
     """The error names the setting and what to do, and never prints the key."""
     error = refused(api_key=key)
     assert error.setting == "api_key"
-    assert "live" not in str(error)
-    assert "ключ" not in str(error)
+    for part in ("sk_", "live_", "abc", "ключ"):
+        assert part not in str(error)
 
 
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ async def test_an_outage_never_freezes_the_loop(
 
     async def scenario() -> None:
         client = ShipSilentlyClient(
-            api_key=KEY, api_url=address, timeout=0.5, background=background, http_client=own
+            api_key=KEY, api_url=address, timeout=0.2, background=background, http_client=own
         )
         if background:
             client.start()

@@ -114,8 +114,12 @@ class TestAddresses:
     ) -> None:
         """While the interpreter ends no thread can be started; the look-up is done at once."""
 
+        start = threading.Thread.start
+
         def refuse(thread: threading.Thread) -> None:
-            raise RuntimeError("can't create new thread at interpreter shutdown")
+            if thread.name == "shipsilently-resolve":
+                raise RuntimeError("can't create new thread at interpreter shutdown")
+            start(thread)
 
         self.answers(monkeypatch, "127.0.0.1")
         monkeypatch.setattr(threading.Thread, "start", refuse)
@@ -478,6 +482,22 @@ class TestLoops:
         assert list(transport._loops) == [loop]
         assert asyncio.run(transport.asend(ASK)).status == 200
         assert transport._loops == {}
+
+    async def test_loops_may_end_while_others_are_swept_up(self, server: WireServer) -> None:
+        """Another thread's loop that ends at this moment costs this one nothing."""
+        server.always(OK)
+        transport = HttpTransport(Config(api_key=KEY, api_url=server.url))
+
+        class Ending:
+            def is_closed(self) -> bool:
+                transport._loops.clear()
+                return True
+
+        others: Any = transport._loops
+        others.update({Ending(): None, Ending(): None, Ending(): None})
+        assert (await transport.asend(ASK)).status == 200
+        assert list(transport._loops) == [asyncio.get_running_loop()]
+        await transport.aclose()
 
     async def test_closing_ends_the_connections_of_this_loop(self, server: WireServer) -> None:
         """`aclose` closes them now; without any it does nothing."""
