@@ -217,19 +217,27 @@ class ProcessGuard:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
+        self._locks: dict[int, threading.Lock] = {}
 
     @property
     def pid(self) -> int:
         """The process that it is."""
         return self._pid
 
-    def forked(self) -> bool:
-        """Whether this is another process than at the last call; true once in each."""
+    def check(self, leave: Callable[[], object]) -> None:
+        """In another process than at the last call: `leave` the parent, before any thread goes on.
+
+        Args:
+            leave: Called once in each process. Must not use what calls this.
+        """
         pid = os.getpid()
         if pid == self._pid:
-            return False
-        self._pid = pid
-        return True
+            return
+        # One for each process: nobody would ever let go of a lock that was held at the fork.
+        with self._locks.setdefault(pid, Lock()):
+            if pid != self._pid:
+                leave()
+                self._pid = pid
 
 
 class Lived(Protocol):

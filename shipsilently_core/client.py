@@ -3,73 +3,38 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import random
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, cast, overload
+from typing import Any, overload
 
 from . import signals
 from ._background import Background
 from ._clock import Clock, SystemClock
-from ._evaluation import Attempt, Call, Evaluator
+from ._evaluation import Call, Evaluator
 from ._overrides import overrides
 from ._process import (
     Lock,
     ProcessGuard,
     at_exit_and_fork,
     in_thread,
-    on_event_loop,
     running_loop,
-    spawn,
 )
 from ._refresh import Results, Watch, differing
-from ._stream import StreamReader
+from ._resolver import Resolver
+from ._transport import Transport
 from ._view import UNSET, View, overridden
-from ._wire import Reply, Request
+from ._wire import Reply
 from .config import Config, checked_seconds
 from .context import Context
 from .errors import ClientClosedError, ConfigurationError
 from .flags import Flags
-from .values import ConnectionState, EvaluationResult, Failure, FailureReport, FlagValue, Status
+from .handles import Flushed, Subscription
+from .values import ConnectionState, EvaluationResult, FailureReport, FlagValue, Status
 
-__all__ = ["Flushed", "ShipSilentlyClient", "Subscription"]
-
-Handler = TypeVar("Handler", bound=Callable[..., Any])
+__all__ = ["ShipSilentlyClient"]
 
 #: Seconds that the end of a process may be held up at most.
 _EXIT_TIMEOUT = 1.0
-
-
-class Transport(Protocol):
-    """How calls reach the service; every way a call can end is a `Reply`."""
-
-    def send(self, request: Request) -> Reply:
-        """Carry out one call, blocking."""
-        ...
-
-    async def asend(self, request: Request) -> Reply:
-        """Carry out one call in a task."""
-        ...
-
-    def close(self) -> None:
-        """Let go of every connection."""
-        ...
-
-    async def aclose(self) -> None:
-        """Let go of every connection, those of the running loop included."""
-        ...
-
-    def forget(self) -> None:
-        """In a forked child: let go of the parent's connections without a word on them."""
-        ...
-
-    def open_stream(self, ticket: str) -> StreamReader | Reply:
-        """Open the stream that the ticket is for, or say why not."""
-        ...
-
-    def interrupt(self) -> None:
-        """End every exchange that is under way, at once."""
-        ...
 
 
 class ShipSilentlyClient:
@@ -111,10 +76,11 @@ class ShipSilentlyClient:
         self._guard = ProcessGuard()
         self._lock = Lock()
         self.evaluator = Evaluator(self._config, self._clock, rng, self._report, self._dropped)
+        self._resolver = Resolver(self.evaluator, self._sender, self._asender, self._begin_request)
         self._emitter = signals.Emitter(self.evaluator.notices.once)
         self._starts_itself = self._config.background and transport is None
         self._background: Background | None = None
-        #: Whether a parent of this process had started its background.
+        #: Whether a parent of this process had started its background, and this one has not yet.
         self._left_behind = False
         self._on_state: tuple[Callable[[ConnectionState], object], ...] = ()
         if self._config.on_state_change is not None:
@@ -321,72 +287,13 @@ class ShipSilentlyClient:
         return Flags(self, self.evaluator.context(given), may_block=block_event_loop)
 
     def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
-        """For `Flags`: what a request sees, and whether that is worth keeping."""
-        self._check_process()
-        self._start_by_itself()
-        may_wait = may_block or not on_event_loop()
-        view: View | None = None
-        while view is None:
-            step = self.evaluator.enter(context, may_wait=may_wait)
-            if isinstance(step, View):
-                view = step
-            else:
-                attempt, leads = step
-                view = self._lead(attempt) if leads else self._follow(attempt)
-        lasting = may_wait or view.failure is None
-        if not lasting:
-            self._tell_unawaited()
-        self.evaluator.raise_if_strict(view, None)
-        return view, lasting
+        """For integrations: what a request sees, and whether that is worth keeping."""
+        return self._resolver.resolve(context, may_block=may_block)
 
     async def aresolve(self, context: Context) -> View:
-        """For `Flags`: what a request sees, waiting in a task."""
-        self._check_process()
-        self._start_by_itself()
+        """For integrations: what a request sees, waiting in a task."""
         self._see_loop()
-        view: View | None = None
-        while view is None:
-            step = self.evaluator.enter(context, may_wait=True)
-            if isinstance(step, View):
-                view = step
-            else:
-                attempt, leads = step
-                if leads:
-                    # A task of its own: the one that wanted it may be cancelled, others wait too.
-                    attempt.work = spawn(self._alead(attempt))
-                there = await attempt.await_(self.evaluator.patience(attempt))
-                view = self._outcome(attempt, there, leads=leads)
-        self.evaluator.raise_if_strict(view, None)
-        return view
-
-    def _lead(self, attempt: Attempt) -> View | None:
-        try:
-            reply = self._sender().send(attempt.request)
-        except BaseException:
-            # The server interrupted this request, at its own time limit for instance.
-            self.evaluator.abandon(attempt)
-            raise
-        self.evaluator.finish(attempt, reply)
-        return attempt.result
-
-    async def _alead(self, attempt: Attempt) -> None:
-        try:
-            reply = await (await self._asender()).asend(attempt.request)
-        except BaseException:
-            self.evaluator.abandon(attempt)
-            raise
-        self.evaluator.finish(attempt, reply)
-
-    def _follow(self, attempt: Attempt) -> View | None:
-        there = attempt.wait(self.evaluator.patience(attempt))
-        return self._outcome(attempt, there, leads=False)
-
-    def _outcome(self, attempt: Attempt, there: bool, *, leads: bool) -> View | None:
-        if there:
-            view = attempt.result
-            # The service has counted one request's checks, not those of all who waited.
-            return view if view is None or leads else view.uncounted()
-        return self.evaluator.known(attempt.call.context, Failure.TIMEOUT)
+        return await self._resolver.aresolve(context)
 
     # The life of the client.
 
@@ -511,9 +418,9 @@ class ShipSilentlyClient:
         self._check_process()
         if not len(self.evaluator.analytics):
             return 0
-        return await self.evaluator.analytics.aflush(self._sender().asend, timeout)
+        return await self.evaluator.analytics.aflush((await self._asender()).asend, timeout)
 
-    def flushed(self, timeout: float = 2.0) -> Flushed:
+    def flushed(self, timeout: float = 2.0) -> Flushed[ShipSilentlyClient]:
         """Deliver the checks before a block, or a function, is left.
 
         For handlers whose process may be frozen or gone the moment they return: a
@@ -559,8 +466,9 @@ class ShipSilentlyClient:
 
     def _close(self, timeout: float) -> None:
         end = self._clock.monotonic() + timeout
-        self._check_process()
         first, self.evaluator.closed = not self.evaluator.closed, True
+        # After that: a child that only closes its copy starts nothing for it.
+        self._check_process()
         with self._lock:
             background, self._background = self._background, None
         if background is not None:
@@ -582,8 +490,7 @@ class ShipSilentlyClient:
 
     def after_fork(self) -> None:
         """For a forked child: drop what belongs to the parent. Started again on first use."""
-        if self._guard.forked():
-            self._leave_parent()
+        self._guard.check(self._leave_parent)
 
     # Inside.
 
@@ -617,8 +524,7 @@ class ShipSilentlyClient:
         return self._sender()
 
     def _check_process(self) -> None:
-        if self._guard.forked():
-            self._leave_parent()
+        self._guard.check(self._leave_parent)
         if self._left_behind and not self.evaluator.closed:
             self._left_behind = False
             self._start()
@@ -633,10 +539,11 @@ class ShipSilentlyClient:
         transport = self._transport
         if transport is not None:
             transport.forget()
-        self._left_behind = self._background is not None
+        self._left_behind = self._left_behind or self._background is not None
         self._background = None
 
-    def _start_by_itself(self) -> None:
+    def _begin_request(self) -> None:
+        self._check_process()
         if self._background is None and self._starts_itself and not self.evaluator.closed:
             self._start()
 
@@ -679,13 +586,6 @@ class ShipSilentlyClient:
         if changed or announced:
             self._emitter.emit(signals.flags_updated, self, changed=changed)
 
-    def _tell_unawaited(self) -> None:
-        self.evaluator.notices.warn(
-            "unawaited",
-            "a flag was read in a coroutine before the evaluation was awaited: what is known was "
-            "served; write `await flags.aevaluate_all()` first",
-        )
-
     def _report(self, report: FailureReport) -> None:
         self._emitter.emit(
             signals.evaluation_failed,
@@ -699,58 +599,3 @@ class ShipSilentlyClient:
 
     def _dropped(self, count: int, cause: str) -> None:
         self._emitter.emit(signals.events_dropped, self, count=count, cause=cause)
-
-
-class Subscription:
-    """One context being followed, until it is closed."""
-
-    def __init__(self, end: Callable[[], None]) -> None:
-        self._end = end
-
-    def close(self) -> None:
-        """Stop following it; idempotent."""
-        self._end()
-
-    def __enter__(self) -> Subscription:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class Flushed:
-    """See `ShipSilentlyClient.flushed`."""
-
-    def __init__(self, client: ShipSilentlyClient, timeout: float) -> None:
-        self._client = client
-        self._timeout = timeout
-
-    def __enter__(self) -> ShipSilentlyClient:
-        return self._client
-
-    def __exit__(self, *_: object) -> None:
-        self._client.flush(self._timeout)
-
-    async def __aenter__(self) -> ShipSilentlyClient:
-        return self._client
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.aflush(self._timeout)
-
-    def __call__(self, function: Handler) -> Handler:
-        """Decorate a function."""
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def with_aflush(*args: Any, **kwargs: Any) -> Any:
-                async with self:
-                    return await function(*args, **kwargs)
-
-            return cast("Handler", with_aflush)
-
-        @functools.wraps(function)
-        def with_flush(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return cast("Handler", with_flush)

@@ -196,10 +196,14 @@ async def test_work_that_is_cancelled_or_succeeds_is_no_failure() -> None:
 
 
 def test_the_guard_knows_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In another process it says so once, and then that is its process."""
+    """In another process it has the parent left once, and then that is its process."""
     guard = ProcessGuard()
-    assert not guard.forked()
+    left: list[int] = []
+    guard.check(lambda: left.append(guard.pid))
+    assert left == []
     pid = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: pid + 1)
-    assert guard.forked()
-    assert not guard.forked()
+    guard.check(lambda: left.append(guard.pid))
+    guard.check(lambda: left.append(guard.pid))
+    assert left == [pid]
+    assert guard.pid == pid + 1
