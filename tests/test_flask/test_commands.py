@@ -1,6 +1,8 @@
-"""`flask shipsilently evaluate` and `list`, as people type them."""
+"""`flask shipsilently evaluate`, `list` and `watch`, as people type them."""
 
 import json
+import signal
+import threading
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from click.testing import Result
 from flask import Flask
 from shipsilently_flask import ShipSilently
 
+from shipsilently_core import ConnectionState, ShipSilentlyClient
 from shipsilently_core.testing import ScriptedService
 
 from .apps import bare_app, client_of, make_app
@@ -123,3 +126,58 @@ def test_the_group_explains_itself(app: Flask) -> None:
     result = run(app, "--help")
     assert "evaluate" in result.output
     assert "list" in result.output
+
+
+def test_watch_prints_what_there_is_and_what_changes() -> None:
+    """`watch` prints every flag, then each change as it comes, and lets go of its subscription."""
+    service = ScriptedService({"a": 1, "b": {"deep": True}, "c": "old"}, streaming=True)
+    client = ShipSilentlyClient(api_key="sk_test", transport=service)
+    pause = threading.Event()
+
+    def change() -> None:
+        for _ in range(500):
+            if client.connection_state is ConnectionState.STREAMING and len(service.requests) >= 2:
+                break
+            pause.wait(0.01)
+        service.set({"a": 1, "b": {"deep": False}})
+        for _ in range(100):
+            service.send_event()
+            if pause.wait(0.05):
+                break
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        result = run(make_app(client=client), "watch", "--user", "ada", "--count", "5")
+    finally:
+        pause.set()
+        changer.join(10)
+        client.close()
+    assert result.exit_code == 0
+    lines = [line.split("  ", 1)[1] for line in result.output.splitlines()]
+    assert lines == [
+        "a  1  default",
+        'b  {"deep": true}  default',
+        'c  "old"  default',
+        'b  {"deep": false}  default',
+        "c  gone",
+    ]
+
+
+def test_watch_ends_quietly_on_ctrl_c(app: Flask) -> None:
+    """An interrupt ends the command with status 0 and no traceback."""
+    here, client = threading.get_ident(), app.extensions["shipsilently"].client
+    pause = threading.Event()
+
+    def interrupt() -> None:
+        while client.connection_state is ConnectionState.IDLE:
+            pause.wait(0.01)
+        pause.wait(0.1)
+        signal.pthread_kill(here, signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    result = run(app, "watch", "--count", "100")
+    interrupter.join(10)
+    client.close()
+    assert result.exit_code == 0

@@ -16,6 +16,7 @@ def test_the_public_names() -> None:
     assert shipsilently_flask.__all__ == [
         "ShipSilently",
         "flags",
+        "health_blueprint",
         "override_flags",
         "requires_flag",
     ]

@@ -13,7 +13,8 @@ The modules, in the order to read them:
 - `conditions`: what is asked of flags; `gates`: views that depend on it (`order`)
 - `templating`: flags in Jinja
 - `signals`: what is told of requests
-- `commands`: ``flask shipsilently``; `debugtoolbar`: a panel for Flask-DebugToolbar
+- `commands`: ``flask shipsilently`` (`doctor`: what it looks at)
+- `health`: a page for monitoring; `debugtoolbar`: a panel for Flask-DebugToolbar
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from shipsilently_core.testing import override_flags
 
 from .extension import ShipSilently
 from .gates import requires_flag
+from .health import health_blueprint
 from .proxy import flags
 
-__all__ = ["ShipSilently", "flags", "override_flags", "requires_flag"]
+__all__ = ["ShipSilently", "flags", "health_blueprint", "override_flags", "requires_flag"]

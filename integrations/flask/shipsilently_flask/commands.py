@@ -1,20 +1,24 @@
-"""``flask shipsilently evaluate`` and ``list``: what the service says, asked from a shell."""
+"""``flask shipsilently``: what the service says, asked from a shell."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from queue import SimpleQueue
 from typing import Any
 
 import click
-from flask import current_app
+from flask import Flask, current_app
 from flask.cli import AppGroup
 
 from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyClient
 from shipsilently_core.signals import evaluation_failed
 
+from .doctor import examine
 from .state import state_of
 
 __all__ = ["commands"]
@@ -100,6 +104,46 @@ def list_(user: str | None, attributes: dict[str, Any], as_json: bool) -> None:
     if failures:
         raise click.ClickException(f"the service did not answer: {failures[0]}")
     _print([_Row(results[key]) for key in sorted(results)], as_json)
+
+
+@commands.command("watch")
+@_user
+@_attributes
+@click.option("--count", type=click.IntRange(min=1), help="End after so many lines.")
+def watch(user: str | None, attributes: dict[str, Any], count: int | None) -> None:
+    """Print flags as they change, until Ctrl-C: first all there are, then each change."""
+    lines: SimpleQueue[str] = SimpleQueue()
+    known: dict[str, EvaluationResult] = {}
+
+    def told(results: dict[str, EvaluationResult]) -> None:
+        for key in sorted(results.keys() | known.keys()):
+            new, old = results.get(key), known.get(key)
+            if new is None:
+                lines.put(f"{key}  gone")
+            elif old is None or old.value != new.value:
+                lines.put("  ".join(_Row(new).as_columns()[:3]))
+        known.clear()
+        known.update(results)
+
+    try:
+        with closing(_client().stream(_context(user, attributes), told)):
+            for _ in itertools.count() if count is None else range(count):
+                click.echo(f"{datetime.now().astimezone():%H:%M:%S}  {lines.get()}")
+    except KeyboardInterrupt:
+        click.echo()
+
+
+@commands.command("doctor")
+@click.option("--wait", default=5.0, show_default=True, help="Seconds to wait for the stream.")
+def doctor(wait: float) -> None:
+    """Look at the set-up, the service and the stream; ends with status 1 if something is wrong."""
+    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
+    findings = []
+    for finding in examine(app, wait):
+        click.echo(f"{finding.verdict:4}  {finding.what:8} {finding.text}")
+        findings.append(finding)
+    if any(finding.verdict == "bad" for finding in findings):
+        raise SystemExit(1)
 
 
 def _client() -> ShipSilentlyClient:

@@ -12,7 +12,7 @@ from flask import Flask
 
 from shipsilently_core import ConfigurationError
 
-__all__ = ["check_once", "remember_gate"]
+__all__ = ["check_once", "check_order", "remember_gate"]
 
 # From a view to what a gate made of it. Neither is kept alive for this.
 _gates: weakref.WeakKeyDictionary[FunctionType, weakref.ref[Callable[..., Any]]] = (
@@ -33,16 +33,16 @@ def check_once(app: Flask) -> None:
     what was to be hidden is not shown by mistake.
     """
 
-    def check_order() -> None:
-        _check_order(app)
+    def at_first_request() -> None:
+        check_order(app)
         # A new list, since the old one is being walked.
         hooks = app.before_request_funcs[None]
-        app.before_request_funcs[None] = [hook for hook in hooks if hook is not check_order]
+        app.before_request_funcs[None] = [hook for hook in hooks if hook is not at_first_request]
 
-    app.before_request(check_order)
+    app.before_request(at_first_request)
 
 
-def _check_order(app: Flask) -> None:
+def check_order(app: Flask) -> None:
     """Raises `ConfigurationError` where a view is routed to and its gated form is not."""
     routed = [layer for view in app.view_functions.values() for layer in _layers(view)]
     for endpoint, view in app.view_functions.items():
