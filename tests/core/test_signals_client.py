@@ -219,6 +219,7 @@ def test_a_receiver_may_use_the_client(listen: Listen) -> None:
 )
 def test_a_receiver_may_close_the_client(signal: NamedSignal) -> None:
     """`close` from the background's own threads ends them; the state says so."""
+    before = set(threading.enumerate())
     with running() as run:
         ended = threading.Event()
 
@@ -235,7 +236,7 @@ def test_a_receiver_may_close_the_client(signal: NamedSignal) -> None:
         finally:
             signals.disconnect(signal, receiver)
         run.is_in(IDLE)
-        eventually(lambda: not any(t.name == "shipsilently-stream" for t in threading.enumerate()))
+        eventually(lambda: set(threading.enumerate()) <= before)
 
 
 # Coroutine functions.
