@@ -64,7 +64,7 @@ def assert_changes_arrive_everywhere(
 
 
 def assert_nobody_gets_anothers_answer(server: Server, *, users: int = 200) -> None:
-    """Of many users who ask at once, each is told who they are: by the service, then from memory."""
+    """Of many users who ask at once, each is told who they are, also from memory."""
     names = user_names(users)
     for _ in range(2):
         answers = server.ask_all(names, at_once=12)
