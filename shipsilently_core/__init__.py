@@ -2,20 +2,22 @@
 
 The modules, in the order to read them: `values` (what is handed out), `config`
 (what can be set), `context` (whom for), `errors`, `signals`, `client` (the verbs),
-`flags` (one request's view), `testing` (fakes). Behind them: `_evaluation` (the
-failure matrix), `_cache`, `_gate`, `_backoff`, `_notices` (what is known),
-`_view` (what a caller sees of it), `_analytics`, `_tally` (what is counted),
-`_background`, `_stream`, `_sse`, `_refresh` (what happens between requests),
-`_wire`, `_http`, `_network` (what is said, and how), `_kinds`, `_overrides`, `_clock`,
-`_process`.
+`flags` (one request's view), `handles` (what is to be closed again), `testing` (fakes).
+
+Behind them: `_resolver` (a request's wait), `_evaluation` (the failure matrix),
+`_cache`, `_gate`, `_backoff`, `_notices` (what is known), `_view` (what a caller sees
+of it), `_analytics`, `_tally` (what is counted), `_background`, `_stream`, `_sse`,
+`_refresh` (what happens between requests), `_transport`, `_wire`, `_http`, `_network`
+(what is said, and how), `_kinds`, `_overrides`, `_clock`, `_process`.
 """
 
 from ._version import __version__
-from .client import Flushed, ShipSilentlyClient, Subscription
+from .client import ShipSilentlyClient
 from .config import AnalyticsConfig, Config, RetryConfig
 from .context import Context
 from .errors import ClientClosedError, ConfigurationError, EvaluationError, ShipSilentlyError
 from .flags import Flags
+from .handles import Flushed, Subscription
 from .values import (
     ConnectionState,
     EvaluationResult,

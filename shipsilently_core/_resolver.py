@@ -1,0 +1,117 @@
+"""What a request gets to see: from the cache, or by an attempt that it leads or joins."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from ._evaluation import Attempt, Evaluator
+from ._process import on_event_loop, spawn
+from ._transport import Transport
+from ._view import View
+from .context import Context
+from .values import Failure
+
+__all__ = ["Resolver"]
+
+
+class Resolver:
+    """Waits for the network in the place of requests, one attempt for all of one context.
+
+    Args:
+        evaluator: Knows what is known, and draws the conclusions.
+        transport: Gives the network when it is first needed.
+        atransport: The same, in a task.
+        begin: Called first: sees to the background, and to forked children.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        transport: Callable[[], Transport],
+        atransport: Callable[[], Awaitable[Transport]],
+        begin: Callable[[], None],
+    ) -> None:
+        self.evaluator = evaluator
+        self._transport = transport
+        self._atransport = atransport
+        self._begin = begin
+
+    def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
+        """What a request sees, and whether that is worth keeping for all of it.
+
+        Args:
+            context: Whom for.
+            may_block: Whether to wait for the network inside an event loop too.
+
+        Raises:
+            EvaluationError: The attempt failed and the cache is switched off.
+        """
+        self._begin()
+        may_wait = may_block or not on_event_loop()
+        view: View | None = None
+        while view is None:
+            step = self.evaluator.enter(context, may_wait=may_wait)
+            if isinstance(step, View):
+                view = step
+            else:
+                attempt, leads = step
+                view = self._lead(attempt) if leads else self._follow(attempt)
+        lasting = may_wait or view.failure is None
+        if not lasting:
+            self._tell_unawaited()
+        self.evaluator.raise_if_strict(view, None)
+        return view, lasting
+
+    async def aresolve(self, context: Context) -> View:
+        """`resolve`, waiting in a task."""
+        self._begin()
+        view: View | None = None
+        while view is None:
+            step = self.evaluator.enter(context, may_wait=True)
+            if isinstance(step, View):
+                view = step
+            else:
+                attempt, leads = step
+                if leads:
+                    # A task of its own: the one that wanted it may be cancelled, others wait too.
+                    attempt.work = spawn(self._alead(attempt))
+                there = await attempt.await_(self.evaluator.patience(attempt))
+                view = self._outcome(attempt, there, leads=leads)
+        self.evaluator.raise_if_strict(view, None)
+        return view
+
+    def _lead(self, attempt: Attempt) -> View | None:
+        try:
+            reply = self._transport().send(attempt.request)
+        except BaseException:
+            # The server interrupted this request, at its own time limit for instance.
+            self.evaluator.abandon(attempt)
+            raise
+        self.evaluator.finish(attempt, reply)
+        return attempt.result
+
+    async def _alead(self, attempt: Attempt) -> None:
+        try:
+            reply = await (await self._atransport()).asend(attempt.request)
+        except BaseException:
+            self.evaluator.abandon(attempt)
+            raise
+        self.evaluator.finish(attempt, reply)
+
+    def _follow(self, attempt: Attempt) -> View | None:
+        there = attempt.wait(self.evaluator.patience(attempt))
+        return self._outcome(attempt, there, leads=False)
+
+    def _outcome(self, attempt: Attempt, there: bool, *, leads: bool) -> View | None:
+        if there:
+            view = attempt.result
+            # The service has counted one request's checks, not those of all who waited.
+            return view if view is None or leads else view.uncounted()
+        return self.evaluator.known(attempt.call.context, Failure.TIMEOUT)
+
+    def _tell_unawaited(self) -> None:
+        self.evaluator.notices.warn(
+            "unawaited",
+            "a flag was read in a coroutine before the evaluation was awaited: what is known was "
+            "served; write `await flags.aevaluate_all()` first",
+        )
