@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.urls import path
 from pytest_django import Settings
+from shipsilently_django import get_client
 from shipsilently_django.admin_page import flags_page
 
 from shipsilently_core.testing import ScriptedService
@@ -30,14 +31,19 @@ def staff(db: None) -> User:
     return User.objects.create_superuser("root", "root@example.com", "demo", pk=1)
 
 
-def test_staff_see_the_flags(browser: Browser, staff: User) -> None:
-    """Every flag with value, reason and source, safe inside HTML, and what the service is told."""
+def test_staff_see_the_flags(browser: Browser, service: ScriptedService, staff: User) -> None:
+    """Every flag with value, reason and source, what the service is told, and how it does."""
     browser.login(staff)
     page = browser.text("/flags/")
     assert "<th>x</th><td><code>true</code></td><td>default</td>" in page
     assert "&quot;&lt;script&gt;&quot;" in page
     assert "The service is told: userId." in page
     assert 'id="state">idle' in page
+    assert "The service last answered 0 s ago" in page
+    service.fail(503)
+    assert "1 call made" in browser.text("/flags/")
+    get_client().evaluate("x", {"userId": "9"}, False)
+    assert "the last failure was <strong>server</strong> (503)" in browser.text("/flags/")
 
 
 def test_another_user_can_be_chosen(browser: Browser, staff: User, bob: User) -> None:
@@ -77,4 +83,5 @@ def test_a_site_that_asks_nobody_says_so(browser: Browser, settings: Settings, s
     browser.login(staff)
     page = browser.text("/flags/")
     assert "this site asks no service" in page
+    assert "has not answered this process yet" in page
     assert "<th>declared</th><td><code>7</code></td>" in page

@@ -144,6 +144,12 @@ def test_the_shop_follows_the_flags(start: Callable[..., Shop], service: LocalSe
     assert '<b id="user">ada</b>' in page
     assert 'id="reason">rule_match' in page
     assert 'data-banner="blue"' in page
+    assert "answers 404" in ada.get("/checkout/").text
+    assert "Step 1 of 3" in bob.get("/checkout/").text
+    assert "under a blue banner" in ada.get("/receipt/").text
+    assert bob.get("/receipt/").status_code == 404
+    assert "<code>true</code></td><td>rule_match" in ada.get("/admin/flags/").text
+    assert bob.get("/admin/flags/").url.path == "/admin/login/"
 
     service.set_flag("new-checkout", default=True)
     assert eventually(lambda: variation(bob) == variation(visitor) == "new")

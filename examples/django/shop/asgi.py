@@ -3,6 +3,7 @@
 import os
 
 from django.core.asgi import get_asgi_application
+from shipsilently_django.asgi import with_lifespan
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
-application = get_asgi_application()
+application = with_lifespan(get_asgi_application())

@@ -12,10 +12,12 @@ SECRET_KEY = os.environ.get(
 ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
 
 INSTALLED_APPS = [
+    "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",
     "django.contrib.sessions",
+    "django.contrib.staticfiles",
     "shipsilently_django",
     "shop",
 ]
@@ -61,6 +63,7 @@ DATABASES = {
     }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+STATIC_URL = "static/"
 USE_TZ = True
 
 LOGIN_URL = "login"

@@ -1,13 +1,20 @@
 """The shop's addresses."""
 
+from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
+from shipsilently_django import flag_switch, flagged_path
+from shipsilently_django.admin_page import flags_page
 
 from . import views
 
 urlpatterns = [
     path("", views.home, name="home"),
+    path("checkout/", flag_switch("new-checkout", on=views.pay, off=views.address)),
     path("pay/", views.pay, name="pay"),
+    flagged_path("new-checkout", "receipt/", views.receipt, name="receipt"),
     path("login/", LoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("admin/flags/", flags_page, name="flags"),
+    path("admin/", admin.site.urls),
 ]

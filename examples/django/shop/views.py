@@ -16,3 +16,15 @@ def home(request: FlagsRequest) -> HttpResponse:
 def pay(request: FlagsRequest) -> HttpResponse:
     """A page that does not exist for those who have the old checkout."""
     return render(request, "shop/pay.html")
+
+
+def address(request: FlagsRequest) -> HttpResponse:
+    """The first step of the old checkout."""
+    return render(request, "shop/address.html")
+
+
+async def receipt(request: FlagsRequest) -> HttpResponse:
+    """An async page: it awaits once, and its template reads from memory."""
+    await request.flags.aevaluate_all()
+    user = await request.auser()
+    return render(request, "shop/receipt.html", {"user": user})

@@ -44,7 +44,7 @@ def _page(request: HttpRequest) -> HttpResponse:
         "title": "Feature flags",
         "name": name,
         "problem": problem,
-        "state": client.connection_state,
+        "status": client.status(),
         "offline": client.evaluator.closed,
         "service": client.config.api_url,
         "attributes": sorted(json.loads(context.body)),

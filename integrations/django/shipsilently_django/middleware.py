@@ -24,7 +24,7 @@ class FlagsMiddleware:
     sync_capable = True
     async_capable = True
 
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+    def __init__(self, get_response: Callable[..., Any]) -> None:
         self.get_response = get_response
         self._is_async = iscoroutinefunction(get_response)
         if self._is_async:
@@ -58,9 +58,11 @@ class FlagsMiddleware:
 
 
 def attach(request: HttpRequest) -> RequestFlags:
-    """Give a request its flags, and make it the one being handled."""
-    flags = RequestFlags(request)
-    request.flags = flags  # type: ignore[attr-defined]  # what this is for
+    """Give a request its flags, if it has none, and make it the one being handled."""
+    flags: RequestFlags | None = request.__dict__.get("flags")
+    if not isinstance(flags, RequestFlags):
+        flags = RequestFlags(request)
+        request.flags = flags  # type: ignore[attr-defined]  # what this is for
     set_request(request)
     return flags
 

@@ -1,4 +1,4 @@
-"""Two people to log in as, both with the password "demo": ada, who pays, and bob."""
+"""Two people to log in as, both with the password "demo": ada, who pays and is staff, and bob."""
 
 from typing import ClassVar
 
@@ -15,6 +15,8 @@ def add_people(apps, schema_editor):
             username=name, defaults={"password": make_password("demo")}
         )
         if name == "ada":
+            user.is_staff = user.is_superuser = True
+            user.save()
             user.groups.add(pro)
 
 
