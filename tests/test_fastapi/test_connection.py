@@ -2,14 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
 from fastapi import BackgroundTasks, Depends, FastAPI, Request, WebSocket
 from fastapi.responses import JSONResponse, StreamingResponse
-from shipsilently_fastapi import FlagsDep, RequestFlags, ShipSilently, get_flags
+from shipsilently_fastapi import FlagsDep, RequestFlags, ShipSilently, current_flags, get_flags
 from starlette.requests import HTTPConnection
 
 from shipsilently_core import Context, ShipSilentlyClient, Source
@@ -70,6 +70,20 @@ async def test_tasks_of_one_request_share_its_evaluation(
     assert attempts(service) == 1
 
 
+async def test_tasks_that_find_out_the_context_together_agree(make: Make) -> None:
+    """Where two tasks call the context function at once, the first answer is everybody's."""
+    numbers = iter(["first", "second"])
+
+    async def context(connection: HTTPConnection) -> dict[str, str]:
+        await asyncio.sleep(0.01)
+        return {"userId": next(numbers)}
+
+    flags = make(context=context).flags(ADA)
+    found = await asyncio.gather(flags.aget("who", ""), flags.aget("who", ""))
+    assert list(found) == ["first", "first"]
+    assert list(numbers) == []
+
+
 @pytest.mark.parametrize("context", [from_headers, from_headers_async])
 def test_plain_code_in_a_thread_may_be_the_first_to_read(
     make: Make, service: ScriptedService, context: Any
@@ -101,18 +115,28 @@ async def test_a_plain_read_on_the_loop_serves_what_is_known(
     assert flags.get("who", "") == "ada"
 
 
+class Eventually:
+    """Something to await that is no coroutine."""
+
+    def __await__(self) -> Generator[Any, Any, dict[str, str]]:
+        """Give a context."""
+        return from_headers_async(ADA).__await__()  # type: ignore[return-value]  # of headers
+
+
+@pytest.mark.parametrize("context", [from_headers_async, lambda connection: Eventually()])
 async def test_a_plain_read_in_a_foreign_thread_serves_what_everybody_gets(
-    make: Make, client: ShipSilentlyClient
+    make: Make, client: ShipSilentlyClient, context: Any
 ) -> None:
     """Where an async context function cannot be awaited, nobody else's values are served."""
     await client.aevaluate_all({})
     await client.aevaluate_all({"userId": "eve"})
-    flags = make(context=from_headers_async).flags(ADA)
+    flags = make(context=context).flags(ADA)
     found = []
     thread = threading.Thread(target=lambda: found.append(flags.get("who", "default")))
     thread.start()
     await asyncio.to_thread(thread.join)
     assert found == ["default"]
+    assert await flags.aget("who", "") == "ada"
 
 
 async def context_with_a_bug_async(connection: HTTPConnection) -> dict[str, str]:
@@ -217,10 +241,10 @@ def test_flags_can_be_read_after_the_response(make: Make, service: ScriptedServi
     seen = []
 
     def task(flags: RequestFlags) -> None:
-        seen.append(flags.get("who", ""))
+        seen.append(flags.get("who", "") + current_flags().get("who", ""))
 
     async def async_task(flags: RequestFlags) -> None:
-        seen.append(await flags.aget("who", ""))
+        seen.append(await flags.aget("who", "") + await current_flags().aget("who", ""))
 
     @app.get("/tasks")
     async def tasks(request: Request, background: BackgroundTasks) -> str:
@@ -236,10 +260,19 @@ def test_flags_can_be_read_after_the_response(make: Make, service: ScriptedServi
 
         return StreamingResponse(body())
 
+    @app.get("/plain-stream")
+    def plain_stream() -> StreamingResponse:
+        def body() -> Iterator[str]:
+            for _ in range(3):
+                yield current_flags().get("who", "") + " "
+
+        return StreamingResponse(body())
+
     with serving(app) as client:
         assert client.get("/tasks", headers=PRO).json() == "ok"
-        assert seen == ["ada", "ada"]
+        assert seen == ["adaada", "adaada"]
         assert client.get("/stream", headers=FREE).text == "bob bob bob "
+        assert client.get("/plain-stream", headers=FREE).text == "bob bob bob "
     assert attempts(service) == 2
 
 
@@ -268,16 +301,18 @@ def test_the_user_may_be_set_by_any_kind_of_dependency(make: Make, dependency: A
 
     @app.get("/async")
     async def read_async(request: Request, flags: FlagsDep) -> list[str]:
-        return [flags.get("who", ""), get_flags(request).get("who", "")]
+        found = (flags, get_flags(request), current_flags())
+        return [flags.get("who", "") for flags in found]
 
     @app.get("/plain")
     def read_plain(request: Request, flags: FlagsDep) -> list[str]:
-        return [flags.get("who", ""), get_flags(request).get("who", "")]
+        found = (flags, get_flags(request), current_flags())
+        return [flags.get("who", "") for flags in found]
 
     with serving(app) as client:
         for path in ("/async", "/plain"):
             for headers, user in ((PRO, "ada"), (FREE, "bob")):
-                assert client.get(path, headers=headers).json() == [user, user]
+                assert client.get(path, headers=headers).json() == [user] * 3
 
 
 def test_a_middleware_may_copy_the_scope(make: Make) -> None:

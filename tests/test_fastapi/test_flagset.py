@@ -26,7 +26,7 @@ class Checkout(FlagSet):
     limit: int = 3
     rate: float = 0.5
     layout: dict[str, int] = {"columns": 1}  # noqa: RUF012  # a default, copied for each set
-    title: Annotated[str, FlagKey("texts/title")] = "Hello"
+    title: Annotated[str, "shown on top", FlagKey("texts/title")] = "Hello"
 
 
 SERVED = {

@@ -15,6 +15,7 @@ from shipsilently_fastapi import (
     Lifespan,
     RequestFlags,
     ShipSilently,
+    current_flags,
     flags,
     get_flags,
     requires_flag,
@@ -43,6 +44,11 @@ async def async_context(connection: HTTPConnection) -> dict[str, str]:
     return {"userId": "u1"}
 
 
+def context_of_request(request: Request) -> dict[str, str]:
+    """One for requests alone."""
+    return {"userId": request.headers["x-user"]}
+
+
 def current_context(request: Request) -> dict[str, str]:
     """A dependency of the app."""
     return {"userId": request.headers["x-user"]}
@@ -50,6 +56,7 @@ def current_context(request: Request) -> dict[str, str]:
 
 shipsilently = ShipSilently(Config(api_key="k"), context=context)
 ShipSilently(api_key="k", timeout=1.0, context=async_context)
+ShipSilently(context=context_of_request)
 ShipSilently(client=ShipSilentlyClient(api_key="k"))
 ShipSilently(client=lambda: ShipSilentlyClient(api_key="k"))
 assert_type(shipsilently.client, ShipSilentlyClient)
@@ -100,6 +107,7 @@ async def socket(socket: WebSocket, flags: FlagsDep) -> None:
     """What a socket gets."""
     assert_type(flags, RequestFlags)
     assert_type(get_flags(socket), RequestFlags)
+    assert_type(current_flags(), RequestFlags)
 
 
 assert_type(Checkout.using(user_flags), Callable[..., Awaitable[Checkout]])

@@ -3,7 +3,7 @@
 The modules, in the order to read them: `extension` (`ShipSilently`, the client in an
 app), `lifespan` (its start and its end), `connection` (`RequestFlags`, the flags of one
 request or socket), `person` (whom they are for), `middleware` (which puts them there),
-`lookup` (`get_flags`, which finds them), `dependencies` (``Depends(flags)``,
+`lookup` (`get_flags`, `current_flags`, which find them), `dependencies` (``Depends(flags)``,
 `requires_flag`), `gates` (what that gives), `flagset` (`FlagSet`), `routing` (what OpenAPI
 shows), `settings` (fields for pydantic). Not imported here: `templating`, which needs
 Jinja, and `testing`.
@@ -15,7 +15,7 @@ from .extension import ShipSilently
 from .flagset import FlagKey, FlagSet
 from .gates import Gate, GateArguments
 from .lifespan import Lifespan
-from .lookup import get_flags
+from .lookup import current_flags, get_flags
 from .middleware import FlagsMiddleware
 from .routing import FlaggedAPIRoute
 from .settings import ShipSilentlySettings
@@ -33,6 +33,7 @@ __all__ = [
     "RequestFlags",
     "ShipSilently",
     "ShipSilentlySettings",
+    "current_flags",
     "flags",
     "get_flags",
     "requires_flag",

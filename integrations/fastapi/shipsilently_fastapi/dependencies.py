@@ -9,8 +9,6 @@ from typing import Annotated, Any
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from shipsilently_core import Context
-
 from .connection import RequestFlags
 from .gates import Gate, GateArguments, cached_gate, gate_arguments
 from .lookup import get_flags
@@ -103,8 +101,7 @@ class _FlagsUsing(FlagsDependency):
     async def __call__(self, connection: HTTPConnection, context: Any = None) -> RequestFlags:
         """For ``Depends``: waits for the evaluation for this context."""
         base = get_flags(connection)
-        given = context if isinstance(context, Context) else base.client.evaluator.context(context)
-        return await base.of(given).load()
+        return await base.of(base.client.evaluator.context(context)).load()
 
 
 #: The dependency, for ``Depends(flags)``.

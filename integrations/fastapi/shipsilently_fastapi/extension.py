@@ -23,9 +23,9 @@ __all__ = ["ShipSilently"]
 
 log = logging.getLogger("shipsilently")
 
-#: What a context function may give.
+#: What a context function may give; it takes an `HTTPConnection`, so a `Request` or a `WebSocket`.
 GivenContext = Context | Mapping[str, Any] | None
-ContextFunction = Callable[[HTTPConnection], GivenContext | Awaitable[GivenContext]]
+ContextFunction = Callable[[Any], GivenContext | Awaitable[GivenContext]]
 
 
 class ShipSilently:
@@ -43,9 +43,9 @@ class ShipSilently:
         config: The settings; or give them as keywords, as `Config` spells them. Left
             out, key and address come from the environment.
         context: Gives the attributes of whoever is at the other end of a request or a
-            socket; plain or ``async``. Called when the first flag is needed, at most
-            once for each. Left out, all are evaluated for the empty context; see also
-            `FlagsDependency.using`.
+            socket; ``async``, or plain if it waits for nothing. Called when the first
+            flag is needed, at most once for each. Left out, all are evaluated for the
+            empty context; see also `FlagsDependency.using`.
         client: A client of your own, which stays yours to close; or a function that
             makes one, called for each life of the app. For sharing one, and for tests.
         settings: See `Config`.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +18,14 @@ if TYPE_CHECKING:
     from .connection import RequestFlags
     from .extension import ShipSilently
 
-__all__ = ["get_flags"]
+__all__ = ["current_flags", "get_flags"]
 
 log = logging.getLogger("shipsilently")
 
 #: Where the flags of a request are kept in its ASGI scope.
 SCOPE_KEY = "shipsilently.flags"
+
+_scope: ContextVar[Scope | None] = ContextVar("shipsilently_scope", default=None)
 
 
 def get_flags(connection: HTTPConnection) -> RequestFlags:
@@ -34,6 +39,38 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
         connection: A ``Request``, a ``WebSocket`` or an ``HTTPConnection``.
     """
     return flags_in(connection.scope, _installed(connection.scope.get("app")), connection)
+
+
+def current_flags() -> RequestFlags:
+    """The flags of the request or the socket that this code runs for.
+
+    For code far from the endpoint, that no connection is handed to. It sees them in
+    the app's tasks and in threads that the framework or ``asyncio.to_thread`` starts,
+    not in threads and pools of your own. Needs `FlagsMiddleware`.
+
+    Raises:
+        LookupError: This code runs for no request, or there is no middleware.
+    """
+    scope = _scope.get()
+    if scope is None:
+        raise LookupError(
+            "there are no current flags: this code runs for no request (hand it the flags), or "
+            "the app has no FlagsMiddleware (call shipsilently.install(app))"
+        )
+    flags: RequestFlags = scope[SCOPE_KEY]
+    return flags
+
+
+@contextmanager
+def current(scope: Scope) -> Iterator[None]:
+    """For the time of the block, this scope is the current one."""
+    outer = _scope.get()
+    _scope.set(scope)
+    try:
+        yield
+    finally:
+        # Not by a token: a server may end what it has begun in another context.
+        _scope.set(outer)
 
 
 def flags_in(

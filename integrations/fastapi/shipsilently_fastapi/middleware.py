@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .lookup import SCOPE_KEY, flags_in
+from .lookup import SCOPE_KEY, current, flags_in
 
 if TYPE_CHECKING:
     from .extension import ShipSilently
@@ -19,7 +19,8 @@ class FlagsMiddleware:
     """Puts lazy flags into the scope of each request and socket; nothing is evaluated here.
 
     ``app.add_middleware(FlagsMiddleware, shipsilently=shipsilently)``, which
-    `ShipSilently.install` does for you. `get_flags` and ``Depends(flags)`` find them.
+    `ShipSilently.install` does for you. `get_flags`,
+    `current_flags` and ``Depends(flags)`` find them.
 
     Args:
         app: The ASGI app within.
@@ -36,11 +37,14 @@ class FlagsMiddleware:
         self._timed = server_timing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket"):
-            flags_in(scope, self.shipsilently)
-            if self._timed and scope["type"] == "http":
-                send = _timing(scope, send)
-        await self.app(scope, receive, send)
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        flags_in(scope, self.shipsilently)
+        if self._timed and scope["type"] == "http":
+            send = _timing(scope, send)
+        with current(scope):
+            await self.app(scope, receive, send)
 
 
 def _timing(scope: Scope, send: Send) -> Send:
