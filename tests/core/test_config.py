@@ -185,6 +185,26 @@ def test_retrying_is_switched_by_true_or_false() -> None:
     assert refused(retry={"enabled": "no"}).setting == "retry.enabled"
 
 
+@pytest.mark.parametrize("value", [True, "1", None, float("nan")], ids=repr)
+def test_a_sampling_rate_is_a_number(value: Any) -> None:
+    """What is no number is refused."""
+    assert refused(analytics={"sampling_rate": value}).setting == "analytics.sampling_rate"
+
+
+@pytest.mark.parametrize(("given", "rate"), [(-1, 0.0), (0.5, 0.5), (7, 1.0), (True + 0.0, 1.0)])
+def test_a_sampling_rate_is_clamped(given: float, rate: float) -> None:
+    """Below none is none, and above all is all."""
+    config = Config.from_mapping({"api_key": KEY, "analytics": {"sampling_rate": given}})
+    assert config.analytics.sampling_rate == rate
+
+
+def test_events_are_not_sent_more_often_than_once_a_second() -> None:
+    """The least interval of the protocol is one second."""
+    assert refused(analytics={"flush_interval": 0.9}).setting == "analytics.flush_interval"
+    assert refused(analytics={"enabled": 1}).setting == "analytics.enabled"
+    assert refused(analytics={"max_buffer_size": 0}).setting == "analytics.max_buffer_size"
+
+
 def test_the_ladder_has_its_ends_in_order() -> None:
     """The greatest delay is not less than the first."""
     assert refused(retry={"base_delay": 5, "max_delay": 4}).setting == "retry.max_delay"

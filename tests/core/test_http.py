@@ -7,6 +7,7 @@ import gzip
 import threading
 import tracemalloc
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ import pytest
 
 from shipsilently_core import Config, ConfigurationError, Failure, __version__
 from shipsilently_core._http import HttpTransport
+from shipsilently_core._stream import Silence, StreamBroken
 from shipsilently_core._wire import Reply, Request
 from tests.core.lines import ASK, MODULES, OWN, WAYS, line
 from tests.core.support import KEY
@@ -370,6 +372,118 @@ class TestClientOfOnesOwn:
         assert len(made) == 2
         for client in made:
             client.close()
+
+
+EVENT = b"event: heartbeat\ndata: {}\n\n"
+STREAM_TYPE = ("Content-Type", "Text/Event-Stream; charset=utf-8")
+
+
+@pytest.mark.parametrize("kind", ["own", "httpx", "httpx2"])
+class TestStream:
+    """Opening the stream that a ticket is for, and reading it."""
+
+    @pytest.fixture
+    def transport(self, kind: str, server: WireServer) -> Iterator[HttpTransport]:
+        """A transport with connections of its own, or with a client of one's own."""
+        client = MODULES[kind].Client() if kind in MODULES else None
+        made = HttpTransport(
+            Config(api_key=KEY, api_url=f"{server.url}/base", timeout=1, http_client=client)
+        )
+        yield made
+        made.close()
+        if client is not None:
+            client.close()
+
+    def opened(self, transport: HttpTransport) -> Any:
+        stream = transport.open_stream("t/1&x=ü")
+        assert not isinstance(stream, Reply)
+        return stream
+
+    def test_the_ticket_is_all_it_shows(self, transport: HttpTransport, server: WireServer) -> None:
+        """The ticket stands in the address, and the key is not sent at all."""
+        server.always(Answer(body=EVENT, headers=(STREAM_TYPE,)))
+        stream = self.opened(transport)
+        assert stream.read(5) == EVENT
+        with pytest.raises(StreamBroken, match="the server ended it"):
+            stream.read(5)
+        stream.close()
+        stream.close()
+        (received,) = server.received
+        assert (received.method, received.path) == (
+            "GET",
+            "/base/v1/stream?ticket=t%2F1%26x%3D%C3%BC",
+        )
+        assert received.headers["accept"] == "text/event-stream"
+        assert KEY not in str(received.headers)
+        assert "cookie" not in received.headers
+
+    def test_silence_is_told_from_an_end(
+        self, transport: HttpTransport, server: WireServer
+    ) -> None:
+        """Nothing within the time given is silence; a broken connection is an end with a cause."""
+        server.always(Answer(body=EVENT, headers=(STREAM_TYPE,), length=1_000))
+        stream = self.opened(transport)
+        assert stream.read(5) == EVENT
+        with pytest.raises(Silence):
+            stream.read(0.1)
+        stream.close()
+        server.always(Answer(body=EVENT, headers=(STREAM_TYPE,), length=1_000, close=True))
+        stream = self.opened(transport)
+        assert stream.read(5) == EVENT
+        with pytest.raises(StreamBroken, match=r"Error$"):
+            stream.read(5)
+        stream.close()
+
+    def test_silence_is_measured_from_the_read(
+        self, transport: HttpTransport, server: WireServer
+    ) -> None:
+        """A stream lives on for longer than one call may take."""
+        server.always(Answer(body=EVENT * 3, headers=(STREAM_TYPE,), step=len(EVENT), pause=0.6))
+        stream = self.opened(transport)
+        assert [stream.read(5) for _ in range(3)] == [EVENT] * 3
+        stream.close()
+
+    @pytest.mark.parametrize(
+        ("answer", "status", "failure"),
+        [
+            (Answer(401), 401, None),
+            (Answer(402), 402, None),
+            (Answer(503, headers=(("Retry-After", "5"),)), 503, None),
+            (Answer(302, headers=(("Location", "http://127.0.0.1:9"),)), 302, None),
+            (Answer(body=EVENT), 200, Failure.PROTOCOL),
+            (Answer(silent=True), None, Failure.TIMEOUT),
+            (Answer(body=EVENT, drip_head=True, pause=0.1), None, Failure.TIMEOUT),
+            (Answer(drop=True), None, Failure.NETWORK),
+        ],
+        ids=["401", "402", "503", "302", "no stream", "silent", "dripping", "dropped"],
+    )
+    def test_what_is_no_stream_is_a_reply(
+        self,
+        answer: Answer,
+        status: int | None,
+        failure: Failure | None,
+        transport: HttpTransport,
+        server: WireServer,
+    ) -> None:
+        """A refusal has its status and pause, everything else its failure; nothing raises."""
+        server.always(answer)
+        reply = transport.open_stream("t")
+        assert isinstance(reply, Reply)
+        assert (reply.status, reply.failure) == (status, failure)
+        if status == 503:
+            assert reply.headers["retry-after"] == "5"
+
+    def test_another_thread_ends_a_read(self, transport: HttpTransport, server: WireServer) -> None:
+        """`interrupt` unblocks the reader at once."""
+        server.always(Answer(body=EVENT, headers=(STREAM_TYPE,), length=1_000))
+        stream = self.opened(transport)
+        assert stream.read(5) == EVENT
+        timer = threading.Timer(0.1, transport.interrupt)
+        timer.start()
+        with pytest.raises(StreamBroken):
+            stream.read(30)
+        timer.join()
+        stream.close()
 
 
 def test_an_asynchronous_client_is_refused_up_front() -> None:

@@ -493,10 +493,19 @@ class TestLoops:
                 transport._loops.clear()
                 return True
 
+        class Running:
+            def is_closed(self) -> bool:
+                return False
+
         others: Any = transport._loops
-        others.update({Ending(): None, Ending(): None, Ending(): None})
+        running = Running()
+        others.update({Ending(): None, Ending(): None, running: None})
         assert (await transport.asend(ASK)).status == 200
         assert list(transport._loops) == [asyncio.get_running_loop()]
+        others[running] = others.pop(asyncio.get_running_loop())
+        assert (await transport.asend(ASK)).status == 200
+        assert list(transport._loops) == [running, asyncio.get_running_loop()]
+        await others.pop(running).close()
         await transport.aclose()
 
     async def test_closing_ends_the_connections_of_this_loop(self, server: WireServer) -> None:

@@ -71,6 +71,16 @@ def test_recovery_is_told_once(lines: Lines) -> None:
     assert lines[0].levelname == "INFO"
 
 
+def test_after_the_end_nothing_is_said(lines: Lines) -> None:
+    """Once silenced, as at the interpreter's end, neither warnings nor recovery are told."""
+    notices = Notices(ManualClock())
+    notices.broken()
+    notices.silence()
+    notices.warn("kind", "x")
+    notices.working(lambda: 1)
+    assert lines == []
+
+
 def test_two_threads_that_recover_tell_it_once(lines: Lines) -> None:
     """Who comes second to the lock finds it told already."""
     notices = Notices(ManualClock())
