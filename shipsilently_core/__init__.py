@@ -6,7 +6,7 @@ The modules, in the order to read them: `values` (what is handed out), `config`
 
 Behind them: `_resolver` (a request's wait), `_evaluation` (the failure matrix),
 `_cache`, `_gate`, `_backoff`, `_notices` (what is known), `_view` (what a caller sees
-of it), `_analytics`, `_tally` (what is counted), `_background`, `_stream`, `_sse`,
+of it), `_analytics`, `_events`, `_tally` (what is counted), `_background`, `_stream`, `_sse`,
 `_refresh` (what happens between requests), `_transport`, `_wire`, `_http`, `_network`
 (what is said, and how), `_kinds`, `_overrides`, `_clock`, `_process`.
 """

@@ -4,59 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
-
-from msgspec import MsgspecError, Struct
-from msgspec.json import Decoder, Encoder
+from contextlib import suppress
+from typing import Any
 
 from ._clock import Clock
-from ._kinds import plain
+from ._events import Check, accepted_of, events_body
 from ._notices import Notices
 from ._process import Latch, Lock
 from ._wire import EVENTS, Reply, Request, failure_of, retry_after
 from .config import AnalyticsConfig
 from .values import Failure
 
-__all__ = ["Analytics", "variation_key"]
+__all__ = ["Analytics"]
 
 #: The service refuses more in one request, and all of them are lost then.
 _MOST_IN_ONE_REQUEST = 1_000
-
-_LONGEST_VARIATION = 200
-
-_encode = Encoder(enc_hook=plain).encode
-
-
-class _Check(NamedTuple):
-    """One flag check; the value is shared with the cache, so this is all it costs."""
-
-    flag_key: str
-    value: Any
-    reason: str
-    latency_ms: float
-    timestamp: int
-
-
-class _Event(Struct, rename="camel"):
-    flag_key: str
-    variation_key: str
-    reason: str
-    latency_ms: float
-    timestamp: int
-
-
-class _Accepted(Struct):
-    accepted: int
-
-
-_accepted = Decoder(_Accepted)
 
 
 class Analytics:
     """A bounded buffer of flag checks, emptied in chunks.
 
-    Recording takes no lock and never waits. A full buffer lets its oldest go and
-    counts them. What could not be delivered goes back in front, in order; what the
+    Recording takes no lock and never waits. A buffer that is too full lets its oldest
+    go and counts them. What could not be delivered goes back in front, in order; what the
     service refused is dropped, since sending it again could not succeed.
 
     Args:
@@ -84,27 +53,37 @@ class Analytics:
         self._base_delay = base_delay
         self._notices = notices
         self._tell_dropped = dropped
-        self._buffer: deque[_Check] = deque(maxlen=config.max_buffer_size)
-        self._lock = Lock()
-        self._turn: _Delivery | None = None
-        self._crowded_out = 0
         self._not_before = 0.0
         self._paused_until = 0.0
-        #: How many events have been lost so far.
-        self.dropped = 0
+        self.renew()
+
+    def renew(self) -> None:
+        """In a forked child: what is in the buffer is the parent's to send."""
+        self._buffer: deque[Check] = deque()
+        self._lock = Lock()
+        self._turn: _Delivery | None = None
+        self._woken = False
+        self._crowded_out = 0
+        self._crowded_out_told = 0
+        self._refused = 0
         #: Called when a batch is full.
         self.wake: Callable[[], object] = lambda: None
 
     def __len__(self) -> int:
-        return len(self._buffer)
+        """How many events wait for delivery or are on their way."""
+        turn = self._turn
+        return len(self._buffer) + (0 if turn is None else turn.left())
 
-    def renew(self) -> None:
-        """In a forked child: what is in the buffer is the parent's to send."""
-        self._buffer = deque(maxlen=self._config.max_buffer_size)
-        self._lock = Lock()
-        self._turn = None
-        self._crowded_out = 0
-        self.wake = lambda: None
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to deliver and nothing on its way."""
+        # In this order: a delivery takes its turn first, and only then out of the buffer.
+        return not (self._turn or self._buffer or self._turn)
+
+    @property
+    def dropped(self) -> int:
+        """How many events have been lost so far."""
+        return self._crowded_out + self._refused
 
     def record(self, flag_key: str, value: Any, reason: str, latency_ms: float = 0.0) -> None:
         """Count one check of a flag.
@@ -121,12 +100,20 @@ class Analytics:
         if config.sampling_rate < 1.0 and self._rng() >= config.sampling_rate:
             return
         buffer = self._buffer
+        buffer.append(Check(flag_key, value, reason, latency_ms, int(self._clock.time())))
         size = len(buffer)
-        if size >= config.max_buffer_size:
-            self._crowded_out += 1
-        buffer.append(_Check(flag_key, value, reason, latency_ms, int(self._clock.time())))
-        if size + 1 == config.max_batch_size:
+        if size > config.max_buffer_size:
+            self._let_oldest_go()
+        if size >= config.max_batch_size and not self._woken:
+            self._woken = True
             self.wake()
+
+    def _let_oldest_go(self) -> None:
+        # It may be taken for a delivery at this moment.
+        with suppress(IndexError):
+            while len(self._buffer) > self._config.max_buffer_size:
+                self._buffer.popleft()
+                self._crowded_out += 1
 
     def now(self) -> float:
         """Monotonic seconds."""
@@ -136,16 +123,15 @@ class Analytics:
         """Whether the service has asked to be left alone with events for now."""
         return self._clock.monotonic() < self._paused_until
 
-    def take_all(self) -> list[_Check]:
+    def take_all(self) -> list[Check]:
         """Empty the buffer, oldest first."""
+        self._woken = False
         buffer = self._buffer
-        taken = []
-        for _ in range(len(buffer)):
-            try:
+        taken: list[Check] = []
+        # A full buffer may let its oldest go meanwhile.
+        with suppress(IndexError):
+            for _ in range(len(buffer)):
                 taken.append(buffer.popleft())
-            except IndexError:
-                # A full buffer let its oldest go meanwhile.
-                break
         return taken
 
     def refused(self, reply: Reply, count: int) -> None:
@@ -156,6 +142,10 @@ class Analytics:
             count,
             reply.status,
         )
+
+    def cut_short(self) -> None:
+        """A delivery ended early for a reason of our own; the background waits before the next."""
+        self._not_before = self._clock.monotonic() + self._config.flush_interval
 
     def failed(self, reply: Reply) -> None:
         """The service could not take events now."""
@@ -171,17 +161,21 @@ class Analytics:
             failure,
         )
 
-    def end_turn(self, unsent: list[_Check], refused: int) -> None:
+    def end_turn(self, unsent: list[Check], refused: int) -> None:
         """A delivery has ended: put back what is unsent, in front, as far as there is room."""
-        buffer = self._buffer
-        room = max(0, self._config.max_buffer_size - len(buffer))
-        kept = unsent[len(unsent) - min(room, len(unsent)) :]
-        buffer.extendleft(reversed(kept))
+        self._buffer.extendleft(reversed(unsent))
+        self._let_oldest_go()
         with self._lock:
             self._turn = None
-            crowded_out = self._crowded_out + len(unsent) - len(kept)
-            self._crowded_out = 0
-            self.dropped += crowded_out + refused
+            self._refused += refused
+            crowded_out = self._crowded_out - self._crowded_out_told
+            self._crowded_out_told += crowded_out
+        if crowded_out:
+            self._notices.warn(
+                "events lost",
+                "more flags are read than can be reported: %d analytics events were lost",
+                crowded_out,
+            )
         causes = [
             name for name, count in (("buffer_full", crowded_out), ("refused", refused)) if count
         ]
@@ -248,13 +242,17 @@ class _Delivery:
     def __init__(self, analytics: Analytics, timeout: float) -> None:
         self._analytics = analytics
         self._end = analytics.now() + timeout
-        self._checks: list[_Check] | None = None
+        self._checks: list[Check] | None = None
         self._sent = 0
         self._refused = 0
         self._stopped = False
         self.accepted = 0
         #: Set when the next flush may begin.
         self.over: Latch[bool] = Latch()
+
+    def left(self) -> int:
+        """How many of its events have not been answered for yet."""
+        return len(self._checks or ()) - self._sent
 
     def time_left(self) -> float:
         """Seconds that this flush may still take."""
@@ -269,14 +267,13 @@ class _Delivery:
         chunk = self._checks[self._sent : self._sent + _MOST_IN_ONE_REQUEST]
         if self._stopped or not chunk or not self.time_left():
             return None
-        body = _encode({"events": [_event(check) for check in chunk]})
-        return Request(EVENTS, body, self.time_left())
+        return Request(EVENTS, events_body(chunk), self.time_left())
 
     def take(self, reply: Reply) -> None:
         """Draw the conclusion from how the chunk was answered."""
         size = len((self._checks or [])[self._sent : self._sent + _MOST_IN_ONE_REQUEST])
         status = reply.status
-        accepted = _accepted_of(reply)
+        accepted = accepted_of(reply)
         if accepted is not None:
             self.accepted += accepted
             self._sent += size
@@ -292,38 +289,7 @@ class _Delivery:
     def end(self) -> None:
         """What was not sent goes back, and the next flush may begin."""
         unsent = (self._checks or [])[self._sent :]
+        if unsent and not self._stopped:
+            self._analytics.cut_short()
         self._analytics.end_turn(unsent, self._refused)
         self.over.set(True)
-
-
-def _event(check: _Check) -> _Event:
-    return _Event(
-        check.flag_key,
-        variation_key(check.value),
-        check.reason,
-        round(check.latency_ms, 3),
-        check.timestamp,
-    )
-
-
-def variation_key(value: Any) -> str:
-    """The value as compact JSON, cut to 200 characters: 197 and an ellipsis."""
-    if type(value) is float and value.is_integer():
-        # As the other SDKs write it: JSON has one type of number.
-        value = int(value)
-    try:
-        text = _encode(value).decode("utf-8")
-    except (MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
-        # A default of the caller's own that JSON has no form for.
-        text = type(value).__name__
-    return text if len(text) <= _LONGEST_VARIATION else f"{text[: _LONGEST_VARIATION - 3]}…"
-
-
-def _accepted_of(reply: Reply) -> int | None:
-    """How many events the service says it took; ``None`` where it does not say so."""
-    if failure_of(reply) is not None:
-        return None
-    try:
-        return _accepted.decode(reply.body.removeprefix(b"\xef\xbb\xbf")).accepted
-    except (MsgspecError, RecursionError):
-        return None

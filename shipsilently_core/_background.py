@@ -160,7 +160,7 @@ class Background:
         while not self._flush_bell.wait(analytics.due_in(last)):
             if analytics.due_in(last) > 0:
                 continue
-            if len(analytics):
+            if not analytics.idle:
                 try:
                     analytics.flush(self._send, _FLUSH_TIMEOUT)
                 except Exception as error:

@@ -409,14 +409,14 @@ class ShipSilentlyClient:
             How many the service accepted. What it could not take now is kept.
         """
         self._check_process()
-        if not len(self.evaluator.analytics):
+        if self.evaluator.analytics.idle:
             return 0
         return self.evaluator.analytics.flush(self._sender().send, timeout)
 
     async def aflush(self, timeout: float = 2.0) -> int:
         """`flush`, waiting in a task."""
         self._check_process()
-        if not len(self.evaluator.analytics):
+        if self.evaluator.analytics.idle:
             return 0
         return await self.evaluator.analytics.aflush((await self._asender()).asend, timeout)
 
@@ -533,6 +533,7 @@ class ShipSilentlyClient:
         """Everything but what is known belongs to the parent: threads, sockets, locks, loops."""
         self._lock = Lock()
         self._emitter.loop = None
+        self._state_since = None
         self.evaluator.renew()
         for watch in self._watches:
             watch.renew()

@@ -1,0 +1,522 @@
+"""The buffer of flag checks and its delivery, in simulated time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from shipsilently_core import AnalyticsConfig, Failure
+from shipsilently_core._analytics import Analytics
+from shipsilently_core._notices import Notices
+from shipsilently_core._wire import EVENTS, Reply, Request
+from shipsilently_core.testing import ManualClock
+
+OK = "ok"
+
+
+class Post:
+    """The analytics endpoint: takes what comes, unless told otherwise.
+
+    Attributes:
+        bodies: The keys of each request that came.
+        taken: The keys of the events that were accepted.
+        answers: What to answer the next requests with; `OK` accepts.
+    """
+
+    def __init__(self) -> None:
+        self.bodies: list[list[str]] = []
+        self.taken: list[str] = []
+        self.answers: list[Reply | str] = []
+        self.timeouts: list[float | None] = []
+
+    def send(self, request: Request) -> Reply:
+        """Answer one request."""
+        assert request.path == EVENTS
+        keys = [event["flagKey"] for event in msgspec.json.decode(request.body)["events"]]
+        self.bodies.append(keys)
+        self.timeouts.append(request.timeout)
+        answer = self.answers.pop(0) if self.answers else OK
+        if isinstance(answer, Reply):
+            return answer
+        self.taken += keys
+        return Reply(200, b'{"accepted":%d}' % len(keys))
+
+    async def asend(self, request: Request) -> Reply:
+        """Answer one request, in a task."""
+        return self.send(request)
+
+
+class Setup:
+    """Analytics whose clock, luck and post the test holds."""
+
+    def __init__(self, rng: Callable[[], float] = lambda: 0.5, **config: Any) -> None:
+        self.clock = ManualClock()
+        self.post = Post()
+        self.lost: list[tuple[int, str]] = []
+        self.woken = 0
+        self.analytics = Analytics(
+            AnalyticsConfig(**config),
+            self.clock,
+            rng,
+            base_delay=1.0,
+            notices=Notices(self.clock),
+            dropped=lambda count, cause: self.lost.append((count, cause)),
+        )
+        self.analytics.wake = self.wake
+
+    def wake(self) -> None:
+        """A batch is full."""
+        self.woken += 1
+
+    def record(self, count: int, first: int = 0) -> list[str]:
+        """Count so many checks; their keys."""
+        keys = [str(number) for number in range(first, first + count)]
+        for key in keys:
+            self.analytics.record(key, True, "default")
+        return keys
+
+    def flush(self, timeout: float = 2.0) -> int:
+        """Deliver."""
+        return self.analytics.flush(self.post.send, timeout)
+
+    def aflush(self, timeout: float = 2.0) -> int:
+        """Deliver, in a task."""
+        return asyncio.run(self.analytics.aflush(self.post.asend, timeout))
+
+
+BOTH = pytest.mark.parametrize("flush", [Setup.flush, Setup.aflush])
+Flush = Callable[..., int]
+
+
+# The buffer.
+
+
+def test_the_oldest_goes_first_and_is_counted() -> None:
+    """A full buffer keeps the newest events, and knows how many it has lost."""
+    made = Setup(max_buffer_size=10)
+    keys = made.record(25)
+    assert len(made.analytics) == 10
+    assert made.analytics.dropped == 15
+    assert made.flush() == 10
+    assert made.post.taken == keys[15:]
+    assert made.lost == [(15, "buffer_full")]
+
+
+def test_a_buffer_of_one_keeps_the_last() -> None:
+    """The smallest bound works."""
+    made = Setup(max_buffer_size=1, max_batch_size=1)
+    made.record(3)
+    assert made.flush() == 1
+    assert made.post.taken == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "counted"), [(1.0, 1000), (7, 1000), (0.25, 250), (0.0, 0), (-3, 0)]
+)
+def test_a_share_is_sampled(rate: float, counted: int) -> None:
+    """Of a thousand checks the configured share is counted; a rate beyond 0 to 1 is clamped."""
+    numbers = iter([number / 1000 for number in range(1000)])
+    made = Setup(rng=lambda: next(numbers), sampling_rate=rate)
+    made.record(1000)
+    assert len(made.analytics) == counted
+
+
+def test_nothing_is_counted_where_analytics_is_off() -> None:
+    """`enabled=False` records nothing."""
+    made = Setup(enabled=False)
+    made.record(5)
+    assert len(made.analytics) == 0
+    assert made.flush() == 0
+    assert made.post.bodies == []
+
+
+def test_a_full_batch_wakes_once_until_it_is_taken() -> None:
+    """The background is woken at `max_batch_size`, not by every event after it."""
+    made = Setup(max_batch_size=100)
+    made.record(99)
+    assert made.woken == 0
+    made.record(50)
+    assert made.woken == 1
+    made.flush()
+    made.record(99)
+    assert made.woken == 1
+    made.record(1)
+    assert made.woken == 2
+
+
+def test_a_child_process_begins_with_nothing() -> None:
+    """After a fork the buffer, the turn and the counts are the parent's."""
+    made = Setup(max_buffer_size=10)
+    made.record(15)
+    made.analytics.renew()
+    assert (len(made.analytics), made.analytics.dropped) == (0, 0)
+    assert made.analytics.idle
+    made.record(3)
+    assert made.woken == 0
+    assert made.flush() == 3
+    assert made.lost == []
+
+
+# Delivery.
+
+
+@BOTH
+def test_a_flush_tells_how_many_were_accepted(flush: Flush) -> None:
+    """The number is the service's own, over all requests of the flush."""
+    made = Setup()
+    made.record(3)
+    made.post.answers = [Reply(200, b'{"accepted":2}')]
+    assert flush(made) == 2
+    assert made.analytics.idle
+    assert flush(made) == 0
+    assert len(made.post.bodies) == 1
+
+
+@BOTH
+def test_a_large_buffer_goes_out_in_chunks_in_order(flush: Flush) -> None:
+    """At most 1,000 events in one request, one request after the other."""
+    made = Setup()
+    keys = made.record(3_500)
+    assert flush(made) == 3_500
+    assert [len(body) for body in made.post.bodies] == [1_000, 1_000, 1_000, 500]
+    assert made.post.taken == keys
+
+
+KEPT = {
+    "network": Reply(failure=Failure.NETWORK, connected=False),
+    "timeout": Reply(failure=Failure.TIMEOUT),
+    "500": Reply(500),
+    "503": Reply(503),
+    "429": Reply(429),
+    "page": Reply(200, b"<html>"),
+    "empty": Reply(200),
+    "redirect": Reply(302),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("reply", KEPT.values(), ids=KEPT)
+def test_what_could_not_be_taken_now_goes_back_in_front(reply: Reply, flush: Flush) -> None:
+    """The failed chunk and all after it are kept in order, before what came since."""
+    made = Setup()
+    keys = made.record(2_500)
+    made.post.answers = [OK, reply]
+    assert flush(made) == 1_000
+    assert len(made.post.bodies) == 2
+    assert len(made.analytics) == 1_500
+    keys += made.record(10, first=2_500)
+    made.clock.advance(1)
+    assert flush(made) == 1_510
+    assert made.post.taken == keys
+    assert made.lost == []
+
+
+@BOTH
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 418])
+def test_what_is_refused_is_dropped(
+    status: int, flush: Flush, lines: list[logging.LogRecord]
+) -> None:
+    """Another 4xx loses its chunk alone, says so once, and the next chunk is tried."""
+    made = Setup()
+    keys = made.record(1_200)
+    made.post.answers = [Reply(status)]
+    assert flush(made) == 200
+    assert made.post.taken == keys[1_000:]
+    assert made.analytics.idle
+    assert made.analytics.dropped == 1_000
+    assert made.lost == [(1_000, "refused")]
+    assert [line.getMessage() for line in lines] == [
+        f"the service refused 1000 analytics events (HTTP {status}); they are dropped"
+    ]
+
+
+def test_losses_are_told_once_for_each_flush() -> None:
+    """However they came about, with their sum and both causes."""
+    made = Setup(max_buffer_size=10)
+    made.record(12)
+    made.post.answers = [Reply(400)]
+    made.flush()
+    assert made.lost == [(12, "buffer_full and refused")]
+    assert made.analytics.dropped == 12
+    made.record(1)
+    made.flush()
+    assert made.lost == [(12, "buffer_full and refused")]
+
+
+def test_what_goes_back_keeps_to_the_bound() -> None:
+    """Where there is not room for all of it, the oldest is lost."""
+    made = Setup(max_buffer_size=10)
+    made.record(8)
+
+    def meanwhile(request: Request) -> Reply:
+        made.record(5, first=8)
+        return Reply(500)
+
+    assert made.analytics.flush(meanwhile, 2) == 0
+    assert len(made.analytics) == 10
+    assert made.lost == [(3, "buffer_full")]
+    made.flush()
+    assert made.post.taken == [str(number) for number in range(3, 13)]
+
+
+def test_events_on_their_way_still_count_as_undelivered() -> None:
+    """While a request is out its events are seen, each once."""
+    made = Setup()
+    made.record(1_500)
+    seen: list[tuple[int, bool]] = []
+
+    def look(request: Request) -> Reply:
+        seen.append((len(made.analytics), made.analytics.idle))
+        return made.post.send(request)
+
+    made.analytics.flush(look, 2)
+    assert seen == [(1_500, False), (500, False)]
+    assert (len(made.analytics), made.analytics.idle) == (0, True)
+
+
+# Pauses.
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("reply", "pause"),
+    [
+        (Reply(429, headers={"retry-after": "7"}), 7),
+        (Reply(503, headers={"retry-after": "7"}), 7),
+        (Reply(429), 1),
+        (Reply(429, headers={"retry-after": "tomorrow"}), 1),
+    ],
+)
+def test_a_pause_that_the_service_asks_for_is_kept_by_every_flush(
+    reply: Reply, pause: float, flush: Flush
+) -> None:
+    """`Retry-After` holds for explicit flushes too, and the background waits as long."""
+    made = Setup()
+    made.record(200)
+    made.post.answers = [reply]
+    assert flush(made) == 0
+    began = made.clock.monotonic()
+    assert made.analytics.due_in(began) == pause
+    made.clock.advance(pause - 0.5)
+    assert flush(made) == 0
+    assert len(made.post.bodies) == 1
+    made.clock.advance(0.5)
+    assert made.analytics.due_in(began) == 0
+    assert flush(made) == 200
+
+
+def test_losses_in_a_pause_are_told() -> None:
+    """A flush that may send nothing still tells what the buffer has lost."""
+    made = Setup(max_buffer_size=10)
+    made.record(10)
+    made.post.answers = [Reply(429, headers={"retry-after": "60"})]
+    made.flush()
+    made.record(5)
+    made.flush()
+    assert made.lost == [(5, "buffer_full")]
+
+
+def test_the_background_waits_for_the_interval_or_a_full_batch() -> None:
+    """Due after `flush_interval`; at once with `max_batch_size` events."""
+    made = Setup(max_batch_size=10, flush_interval=30)
+    last = made.clock.monotonic()
+    made.record(9)
+    assert made.analytics.due_in(last) == 30
+    made.clock.advance(12)
+    assert made.analytics.due_in(last) == 18
+    made.record(1)
+    assert made.analytics.due_in(last) == 0
+    made.clock.advance(1_000)
+    assert made.analytics.due_in(last) == 0
+
+
+@pytest.mark.parametrize("reply", [Reply(500), Reply(failure=Failure.NETWORK), Reply(200)])
+def test_after_a_failure_the_background_waits_for_the_interval(reply: Reply) -> None:
+    """Even with a full batch, whatever failed."""
+    made = Setup(max_batch_size=10, flush_interval=30)
+    made.record(50)
+    made.post.answers = [reply]
+    made.flush()
+    assert made.analytics.due_in(made.clock.monotonic()) == 30
+    made.clock.advance(30)
+    assert made.analytics.due_in(made.clock.monotonic()) == 0
+    assert made.flush() == 50
+    made.record(10)
+    assert made.analytics.due_in(made.clock.monotonic()) == 0
+
+
+def test_after_an_error_of_our_own_the_background_waits_too() -> None:
+    """A transport that raises is not called in a loop, and what it was given is kept."""
+    made = Setup(max_batch_size=10, flush_interval=30)
+    keys = made.record(20)
+
+    def broken(request: Request) -> Reply:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        made.analytics.flush(broken, 2)
+    assert made.analytics.due_in(made.clock.monotonic()) == 30
+    assert made.flush() == 20
+    assert made.post.taken == keys
+
+
+def test_a_failure_is_warned_of_once_a_minute(lines: list[logging.LogRecord]) -> None:
+    """A long outage is two lines a minute at most: not delivered, and lost."""
+    made = Setup(max_buffer_size=10)
+    for _ in range(60):
+        made.record(20)
+        made.post.answers = [Reply(500)]
+        made.flush()
+        made.clock.advance(0.5)
+    assert [line.getMessage() for line in lines] == [
+        "analytics events could not be delivered (server); they are kept for the next time",
+        "more flags are read than can be reported: 10 analytics events were lost",
+    ]
+    assert sum(count for count, _ in made.lost) == made.analytics.dropped == 60 * 20 - 10
+
+
+# Time and turns.
+
+
+@BOTH
+def test_a_flush_keeps_to_its_time(flush: Flush) -> None:
+    """Each request gets what is left; what there is no time for is kept."""
+    made = Setup()
+    keys = made.record(3_000)
+    send = made.post.send
+
+    def slow(request: Request) -> Reply:
+        made.clock.advance(0.75)
+        return send(request)
+
+    made.post.send = slow  # type: ignore[method-assign]  # the post is the test's
+    assert flush(made, timeout=1.5) == 2_000
+    assert made.post.timeouts == [1.5, 0.75]
+    assert flush(made, timeout=9) == 1_000
+    assert made.post.taken == keys
+
+
+def test_a_second_flush_waits_for_its_turn() -> None:
+    """Two threads deliver one after the other, and nothing twice."""
+    made = Setup()
+    made.record(5)
+    out, go = threading.Event(), threading.Event()
+    accepted: list[int] = []
+
+    def slow(request: Request) -> Reply:
+        out.set()
+        assert go.wait(5)
+        return made.post.send(request)
+
+    first = threading.Thread(target=lambda: accepted.append(made.analytics.flush(slow, 5)))
+    first.start()
+    assert out.wait(5)
+    made.record(3, first=5)
+    second = threading.Thread(target=lambda: accepted.append(made.flush(5)))
+    second.start()
+    go.set()
+    first.join(5)
+    second.join(5)
+    assert sorted(accepted) == [3, 5]
+    assert made.post.bodies == [["0", "1", "2", "3", "4"], ["5", "6", "7"]]
+
+
+@BOTH
+def test_a_flush_gives_up_waiting_for_its_turn(flush: Flush) -> None:
+    """Behind one that hangs it returns 0 in its time, having taken nothing."""
+    made = Setup()
+    made.record(5)
+    out, go = threading.Event(), threading.Event()
+
+    def hanging(request: Request) -> Reply:
+        out.set()
+        assert go.wait(5)
+        return made.post.send(request)
+
+    first = threading.Thread(target=made.analytics.flush, args=(hanging, 5))
+    first.start()
+    assert out.wait(5)
+    assert flush(made, timeout=0.05) == 0
+    go.set()
+    first.join(5)
+    assert made.post.taken == ["0", "1", "2", "3", "4"]
+
+
+def test_tasks_flush_one_after_the_other() -> None:
+    """Of many tasks at once one delivers, and nothing goes out twice."""
+    made = Setup()
+    keys = made.record(5)
+
+    async def slow(request: Request) -> Reply:
+        await asyncio.sleep(0)
+        return made.post.send(request)
+
+    async def all_at_once() -> list[int]:
+        return await asyncio.gather(*(made.analytics.aflush(slow, 5) for _ in range(5)))
+
+    assert sorted(asyncio.run(all_at_once())) == [0, 0, 0, 0, 5]
+    assert made.post.taken == keys
+
+
+def test_a_flush_that_is_cancelled_loses_nothing() -> None:
+    """What was on its way goes back, and the next flush may begin."""
+    made = Setup()
+    keys = made.record(5)
+
+    async def cancelled() -> None:
+        out = asyncio.Event()
+
+        async def hanging(request: Request) -> Reply:
+            out.set()
+            await asyncio.Event().wait()
+            raise AssertionError("never answered")
+
+        task = asyncio.create_task(made.analytics.aflush(hanging, 5))
+        await out.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await made.analytics.aflush(made.post.asend, 5) == 5
+
+    asyncio.run(cancelled())
+    assert made.post.taken == keys
+
+
+def test_a_receiver_of_losses_may_flush() -> None:
+    """Told of losses, it may deliver what is left at once."""
+    made = Setup(max_buffer_size=10)
+    accepted: list[int] = []
+    made.analytics._tell_dropped = lambda count, cause: accepted.append(made.flush())
+    made.record(12)
+    made.post.answers = [Reply(500)]
+    made.flush()
+    assert accepted == [10]
+
+
+def test_many_threads_lose_count_of_nothing() -> None:
+    """Accepted, lost and waiting add up to what eight threads recorded while one delivers."""
+    made = Setup(max_buffer_size=500)
+    stop = threading.Event()
+
+    def deliver() -> None:
+        while not stop.is_set():
+            made.flush()
+
+    courier = threading.Thread(target=deliver)
+    courier.start()
+    threads = [threading.Thread(target=made.record, args=(5_000,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    stop.set()
+    courier.join(5)
+    made.flush()
+    assert len(made.post.taken) + made.analytics.dropped == 8 * 5_000
+    assert sum(count for count, _ in made.lost) == made.analytics.dropped
