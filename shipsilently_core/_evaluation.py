@@ -36,6 +36,7 @@ from ._wire import (
 from .config import Config
 from .context import Context
 from .errors import EvaluationError
+from .signals import flag_evaluated
 from .values import EvaluationResult, Failure, FailureReport, Source
 
 __all__ = ["UNSET", "Attempt", "Call", "Evaluator", "View"]
@@ -90,6 +91,7 @@ class Evaluator:
         rng: Gives a number in ``[0, 1)``.
         report: Called with each failure, outside every lock.
         dropped: Called with how many analytics events were lost, and why.
+        evaluated: Called with what was served for a flag, where anybody listens to that.
     """
 
     def __init__(
@@ -99,10 +101,12 @@ class Evaluator:
         rng: Callable[[], float],
         report: Callable[[FailureReport], None],
         dropped: Callable[[int, str], None] = lambda count, cause: None,
+        evaluated: Callable[[EvaluationResult], None] = lambda result: None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._report = report
+        self._evaluated = evaluated
         self.baseline = Context(config.baseline_context)
         self.cache = Cache(
             clock,
@@ -397,7 +401,11 @@ class Evaluator:
         return result
 
     def count(self, view: View, result: EvaluationResult) -> None:
-        """Count the check of a flag that has just been served, unless the service did."""
+        """Tell of the check of a flag that is about to be served, and count it here unless the
+        service has.
+        """
+        if flag_evaluated.receivers:
+            self._evaluated(result)
         if not view.is_counted(result.flag_key):
             self.analytics.record(
                 result.flag_key, unshared(result.value), result.reason, view.latency_ms

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, overload
 
 from . import signals
@@ -32,6 +33,9 @@ from .handles import Flushed, Subscription
 from .values import ConnectionState, EvaluationResult, FailureReport, FlagValue, Status
 
 __all__ = ["ShipSilentlyClient"]
+
+#: Whether this code runs in a receiver of `signals.flag_evaluated`.
+_telling: ContextVar[bool] = ContextVar("shipsilently-telling", default=False)
 
 #: Seconds that the end of a process may be held up at most.
 _EXIT_TIMEOUT = 1.0
@@ -75,7 +79,9 @@ class ShipSilentlyClient:
         self._rng = rng
         self._guard = ProcessGuard()
         self._lock = Lock()
-        self.evaluator = Evaluator(self._config, self._clock, rng, self._report, self._dropped)
+        self.evaluator = Evaluator(
+            self._config, self._clock, rng, self._report, self._dropped, self._evaluated
+        )
         self._resolver = Resolver(self.evaluator, self._sender, self._asender, self._begin_request)
         self._emitter = signals.Emitter(self.evaluator.notices.once)
         self._starts_itself = self._config.background and transport is None
@@ -597,6 +603,16 @@ class ShipSilentlyClient:
         )
         if self._config.on_error is not None:
             self._emitter.call("on_error", self._config.on_error, report)
+
+    def _evaluated(self, result: EvaluationResult) -> None:
+        if _telling.get():
+            # A receiver reads flags itself.
+            return
+        token = _telling.set(True)
+        try:
+            self._emitter.emit(signals.flag_evaluated, self, result=result)
+        finally:
+            _telling.reset(token)
 
     def _dropped(self, count: int, cause: str) -> None:
         self._emitter.emit(signals.events_dropped, self, count=count, cause=cause)

@@ -27,6 +27,7 @@ __all__ = [
     "evaluation_failed",
     "events_dropped",
     "flag_changed",
+    "flag_evaluated",
     "flags_updated",
 ]
 
@@ -46,6 +47,13 @@ connection_state_changed = _namespace.signal("connection-state-changed")
 #: Sender: the flag's key. Arguments: ``client``, ``old`` and ``new`` (`EvaluationResult`,
 #: or ``None`` for a flag that did not exist or does not any more).
 flag_changed = _namespace.signal("flag-changed")
+
+#: A flag was read, by ``evaluate``, by ``get``, or for the first time by a request: what
+#: exporters of traces and metrics listen to. Sent in the thread or task that reads, before
+#: the value is handed to it, so receivers should be quick; what a receiver reads itself is
+#: not told. Not sent for flags that a test has set.
+#: Sender: the client. Arguments: ``result`` (`EvaluationResult`, not to be changed).
+flag_evaluated = _namespace.signal("flag-evaluated")
 
 #: The flags have been evaluated anew for the baseline context, because the service
 #: said that something changed, or because polling found a difference.
