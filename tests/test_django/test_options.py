@@ -90,6 +90,28 @@ def test_a_missing_key_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "offline", "codes"),
+    [
+        ({}, True, []),
+        ({"OFFLINE": True}, False, []),
+        ({"OFFLINE": False}, True, ["E001"]),
+        ({"API_KEY": ""}, True, ["E001"]),
+        ({"TIMEOUT": 0}, True, ["E003"]),
+        ({"API_URL": "nowhere"}, True, ["E003"]),
+    ],
+)
+def test_offline_needs_no_key(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], offline: bool, codes: list[str]
+) -> None:
+    """Who asks no service needs no key; what is given has to be right all the same."""
+    monkeypatch.delenv("SHIPSILENTLY_API_KEY", raising=False)
+    monkeypatch.delenv("SHIPSILENTLY_KEY", raising=False)
+    reading = read_options(given, offline=offline)
+    assert [problem.code for problem in reading.problems] == codes
+    assert (reading.config is None) is bool(codes and "TIMEOUT" not in given)
+
+
+@pytest.mark.parametrize(
     ("name", "hint"),
     [
         ("TIMOUT", "Did you mean 'TIMEOUT'?"),

@@ -132,10 +132,14 @@ def test_wrong_defaults_and_a_broken_key_serve_nothing(settings: Settings) -> No
     assert not get_client().flags().is_enabled("x")
 
 
-def test_no_settings_at_all_are_no_exception(settings: Settings) -> None:
-    """An app that was only just installed serves defaults."""
+def test_no_settings_at_all_are_no_exception(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An app that was only just installed serves defaults, and its tests need no key."""
+    monkeypatch.delenv("SHIPSILENTLY_API_KEY", raising=False)
     assert not hasattr(settings, "SHIPSILENTLY")
     assert not get_client().flags().is_enabled("x")
+    assert not caplog.text
 
 
 def test_tests_ask_no_service(settings: Settings) -> None:

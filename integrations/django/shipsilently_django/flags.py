@@ -175,13 +175,13 @@ class RequestFlags:
         if in_coroutine and setup.loud:
             raise UnawaitedFlagsError(_UNAWAITED)
         try:
-            context = setup.client.flags(context_of(self._request, setup.options))
+            flags = setup.client.flags(context_of(self._request, setup.options))
         except SynchronousOnlyOperation:
             _warn(setup, "unawaited", "%s; what is known was served", _UNAWAITED)
             return setup.client.flags(_NOBODY)
         except Exception as error:
-            context = _without_hook(setup, error)
-        return self._keep(user, context, ready=not in_coroutine)
+            flags = _without_hook(setup, error)
+        return self._keep(user, flags, ready=not in_coroutine)
 
     async def _there(self) -> Flags:
         seen, user = self._seen, self._user()
@@ -191,10 +191,10 @@ class RequestFlags:
             return seen.flags
         setup = get_setup()
         try:
-            context = setup.client.flags(await acontext_of(self._request, setup.options))
+            flags = setup.client.flags(await acontext_of(self._request, setup.options))
         except Exception as error:
-            context = _without_hook(setup, error)
-        return self._keep(user, context, ready=True)
+            flags = _without_hook(setup, error)
+        return self._keep(user, flags, ready=True)
 
     def _keep(self, user: Any, flags: Flags, *, ready: bool) -> Flags:
         seen = self._seen

@@ -88,8 +88,13 @@ class Reading:
     problems: tuple[Problem, ...] = field(default=())
 
 
-def read_options(given: object) -> Reading:
-    """Read the settings; what is wrong with them is told, never raised."""
+def read_options(given: object, *, offline: bool = False) -> Reading:
+    """Read the settings; what is wrong with them is told, never raised.
+
+    Args:
+        given: The dictionary.
+        offline: What counts where ``OFFLINE`` is not set. Who asks no service needs no key.
+    """
     if not isinstance(given, Mapping):
         text = f"SHIPSILENTLY must be a dictionary, not {type(given).__name__}"
         return Reading(Options(), None, (Problem("E004", text),))
@@ -110,7 +115,9 @@ def read_options(given: object) -> Reading:
             text = f"SHIPSILENTLY[{next(iter(core))!r}] has no effect beside CLIENT"
             problems.append(Problem("E003", text, "Give it to the client instead."))
         return Reading(options, None, tuple(problems))
-    return Reading(options, _config(core, problems), tuple(problems))
+    if options.offline is not None:
+        offline = options.offline
+    return Reading(options, _config(core, problems, offline=offline), tuple(problems))
 
 
 def _own(name: str, value: Any, problems: list[Problem]) -> Any:
@@ -128,7 +135,7 @@ def _unknown(name: str) -> Problem:
     return Problem("E002", f"SHIPSILENTLY[{name!r}] is not a setting", hint)
 
 
-def _config(core: dict[str, Any], problems: list[Problem]) -> Config | None:
+def _config(core: dict[str, Any], problems: list[Problem], *, offline: bool) -> Config | None:
     """The client's settings without those that are wrong.
 
     A wrong key or address is not left out: the client would talk to somebody else.
@@ -146,12 +153,25 @@ def _config(core: dict[str, Any], problems: list[Problem]) -> Config | None:
     for name in _PLACEHOLDERS.keys() & core.keys():
         right[name] = core[name]
     try:
-        return Config.from_mapping(right)
+        return _made(right, offline=offline)
     except ConfigurationError as error:
-        setting = error.setting.partition(" ")[0].upper()
+        setting = _name_of(error)
         code = "E001" if setting == "API_KEY" else "E003"
         problems.append(Problem(code, _told(setting, error), _HINTS.get(setting, "")))
         return None
+
+
+def _made(right: dict[str, Any], *, offline: bool) -> Config:
+    try:
+        return Config.from_mapping(right)
+    except ConfigurationError as error:
+        if not offline or _name_of(error) != "API_KEY" or "API_KEY" in right:
+            raise
+        return Config.from_mapping({**right, "API_KEY": _PLACEHOLDERS["API_KEY"]})
+
+
+def _name_of(error: ConfigurationError) -> str:
+    return error.setting.partition(" ")[0].upper()
 
 
 def _told(name: str, error: Exception) -> str:

@@ -12,7 +12,7 @@ from shipsilently_core import Config, ShipSilentlyClient
 
 from .options import Options, Reading, read_options
 
-__all__ = ["Setup", "get_client", "get_setup", "reset_setup", "take_setup"]
+__all__ = ["Setup", "get_client", "get_setup", "in_tests", "reset_setup", "take_setup"]
 
 log = logging.getLogger("shipsilently")
 
@@ -71,8 +71,16 @@ def reset_setup() -> None:
         setup.client.close()
 
 
+def in_tests() -> bool:
+    """Whether Django's tests are running; it catches mails then.
+
+    They are not to depend on a service, nor to change what it counts.
+    """
+    return hasattr(mail, "outbox")
+
+
 def _make() -> Setup:
-    reading = read_options(getattr(settings, "SHIPSILENTLY", {}))
+    reading = read_options(getattr(settings, "SHIPSILENTLY", {}), offline=in_tests())
     for problem in reading.problems:
         log.error("%s; see `manage.py check`", problem.text)
     options = reading.options
@@ -80,7 +88,8 @@ def _make() -> Setup:
         return Setup(options, options.client, ours=False)
     if options.client is not None:
         return Setup(options, _called(options) or _offline(None))
-    if reading.config is None or _wants_offline(options):
+    offline = in_tests() if options.offline is None else options.offline
+    if reading.config is None or offline:
         return Setup(options, _offline(_defaults_of(reading)))
     return Setup(options, ShipSilentlyClient(reading.config))
 
@@ -96,13 +105,6 @@ def _called(options: Options) -> ShipSilentlyClient | None:
         return client
     log.error("SHIPSILENTLY['CLIENT'] made no ShipSilentlyClient; defaults are served")
     return None
-
-
-def _wants_offline(options: Options) -> bool:
-    if options.offline is None:
-        # Django's tests catch mails here. They are not to depend on a service, nor to change it.
-        return hasattr(mail, "outbox")
-    return options.offline
 
 
 def _defaults_of(reading: Reading) -> Config | None:
