@@ -181,6 +181,7 @@ def test_a_failing_app_still_closes_the_client(shipsilently: ShipSilently) -> No
         with pytest.raises(ZeroDivisionError), serving(app):
             pass
         assert first.evaluator.closed
+    assert not our_threads()
 
 
 def test_nothing_the_service_does_keeps_an_app_from_starting(
@@ -200,6 +201,7 @@ def test_nothing_the_service_does_keeps_an_app_from_starting(
             add_endpoint(app)
             with serving(app) as client:
                 assert client.get("/").json() == [False, []]
+    assert not our_threads()
 
 
 def test_a_client_that_cannot_start_does_not_keep_the_app_from_it(
@@ -212,6 +214,20 @@ def test_a_client_that_cannot_start_does_not_keep_the_app_from_it(
     with serving(app) as test_client:
         assert test_client.get("/").json() == [False, []]
     assert sum("could not be started" in line for line in caplog.messages) == 1
+
+
+async def test_the_end_delivers_what_was_counted() -> None:
+    """What the flags of requests have counted has reached the service when the app has ended."""
+    service = ScriptedService({"new": True})
+    shipsilently = owned(service)
+    app = FastAPI(lifespan=shipsilently.lifespan)
+    add_endpoint(app)
+    with serving(app) as client:
+        for _ in range(3):
+            assert client.get("/").json() == [True, []]
+        assert service.events == []
+    # The first was answered by the service, which has counted it itself.
+    assert [event["flagKey"] for event in service.events] == ["new"] * 2
 
 
 class SlowToClose(ScriptedService):

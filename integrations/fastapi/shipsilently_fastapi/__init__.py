@@ -5,8 +5,8 @@ app), `lifespan` (its start and its end), `connection` (`RequestFlags`, the flag
 request or socket), `person` (whom they are for), `middleware` (which puts them there),
 `lookup` (`get_flags`, `current_flags`, which find them), `dependencies` (``Depends(flags)``,
 `requires_flag`), `gates` (what that gives), `flagset` (`FlagSet`), `routing` (what OpenAPI
-shows), `settings` (fields for pydantic). Not imported here: `templating`, which needs
-Jinja, and `testing`.
+shows), `settings` (fields for pydantic), `health` (a page for monitoring). Not imported
+here: `templating`, which needs Jinja, and `testing`.
 """
 
 from .connection import RequestFlags
@@ -14,6 +14,7 @@ from .dependencies import FlagsDep, FlagsDependency, flags, requires_flag
 from .extension import ShipSilently
 from .flagset import FlagKey, FlagSet
 from .gates import Gate, GateArguments
+from .health import health, health_router
 from .lifespan import Lifespan
 from .lookup import current_flags, get_flags
 from .middleware import FlagsMiddleware
@@ -36,5 +37,7 @@ __all__ = [
     "current_flags",
     "flags",
     "get_flags",
+    "health",
+    "health_router",
     "requires_flag",
 ]
