@@ -103,7 +103,7 @@ def test_the_client_lives_as_long_as_the_server(settings: Settings) -> None:
 
         def look() -> None:
             client = get_client()
-            assert service.wait_for_streams(1)
+            assert service.wait_for_streams(1, 20)
             assert client.wait_ready(5)
             seen.append((client, client.get("x", False)))
 

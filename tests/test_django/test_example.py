@@ -172,7 +172,7 @@ def test_the_reloader_starts_the_background_once(
     """Under `runserver` the watching parent has no stream, and a reload leaves one, not two."""
     browser = start().browser()
     variation(browser)
-    assert service.wait_for_streams(1)
+    assert service.wait_for_streams(1, 20)
     before = len([one for one in service.requests if one.path.endswith("/ticket")])
     assert before == 1
 
@@ -186,7 +186,7 @@ def test_the_reloader_starts_the_background_once(
             return False
 
     assert eventually(answers, 20)
-    assert service.wait_for_streams(1)
+    assert service.wait_for_streams(1, 20)
 
 
 def test_the_shop_passes_the_checks_of_a_deployment(
