@@ -2,6 +2,7 @@
 
 VENV ?= .venv
 ARGS ?=
+MINUTES ?= 2
 FIRST_USABLE = for name in python3.13 python3.12 python3.11 python3 python; do \
 	if $$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then echo $$name; break; fi; done
@@ -13,11 +14,11 @@ export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pytest lint format types docs dist wheel clean
+.PHONY: help demo test pytest soak bench-propagation lint format types docs dist wheel clean
 
 help:  ## Show the targets.
 	@echo "make TARGET [VENV=.venv] [PYTHON=python3.11] [ARGS=...]"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-19s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.installed-demo  ## Run the demo; ARGS=--once ends it after the last step.
 	@$(BIN)/shipsilently demo $(ARGS)
@@ -31,6 +32,14 @@ test: $(VENV)/.installed-test  ## Run the whole test suite with full branch cove
 
 pytest: $(VENV)/.installed-test  ## Run pytest alone; ARGS go to pytest.
 	@$(BIN)/python -m pytest $(ARGS)
+
+soak: $(VENV)/.installed-test  ## Let a client live through faults every second; MINUTES=30 for longer than 2.
+	@echo "==> soak"
+	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) $(ARGS)
+
+bench-propagation: $(VENV)/.installed-test  ## Measure how long a change takes to 1 and to 8 processes.
+	@echo "==> propagation"
+	@$(BIN)/python benchmarks/propagation.py
 
 lint: $(VENV)/.installed-dev  ## Check the code's form.
 	@echo "==> ruff"

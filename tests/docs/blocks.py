@@ -88,4 +88,4 @@ def commands(source: str) -> list[list[str]]:
 def make_targets(makefile: Path) -> set[str]:
     """The targets that `make help` lists."""
     text = makefile.read_text(encoding="utf-8")
-    return set(re.findall(r"^([a-z]+):.*##", text, re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):.*##", text, re.MULTILINE))

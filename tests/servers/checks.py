@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import Counter
 
 from shipsilently_local import LocalService
-from tests.servers.harness import ROOT, Program, Server, eventually, opened_streams, user_names
+from tests.servers.harness import (
+    ROOT,
+    Program,
+    Server,
+    delivered_events,
+    eventually,
+    opened_streams,
+    user_names,
+)
 
 __all__ = [
     "assert_changes_arrive_everywhere",
@@ -71,16 +80,40 @@ def assert_nobody_gets_anothers_answer(server: Server, *, users: int = 200) -> N
         assert [answer.who for answer in answers] == names
 
 
-def assert_ends_quickly(server: Server, service: LocalService, how: signal.Signals) -> float:
+def assert_ends_quickly(
+    server: Server, service: LocalService, how: signal.Signals, *, delivers: bool = False
+) -> float:
     """The server and all its streams end, in a reasonable time.
+
+    Args:
+        server: The server.
+        service: The service that its site uses.
+        how: SIGTERM to the master, or SIGINT to all.
+        delivers: Whether it gives us a chance to deliver what was counted.
 
     Returns:
         The seconds.
     """
+    _leave_events(server)
+    before = delivered_events(service)
     seconds = server.stop(how)
+    assert not delivers or delivered_events(service) > before, "the last events are lost"
     assert seconds < END_LIMIT, f"took {seconds:.1f} s\n{server.output}"
     assert service.wait_for_streams(0, 5), "a process has been left behind"
     return seconds
+
+
+def _leave_events(server: Server) -> None:
+    """Be answered from memory, which is an event, by a process whose stream is up."""
+    streaming: Counter[int] = Counter()
+
+    def answered_from_memory() -> bool:
+        answer = server.ask("user-1")
+        streaming[answer.pid] += answer.state == "streaming"
+        # The first may have been asked of the service, since the stream's start outdates all.
+        return streaming[answer.pid] > 2
+
+    eventually(answered_from_memory, "an answer comes from memory")
 
 
 def assert_quiet(server: Program, *but: str) -> None:

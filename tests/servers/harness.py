@@ -33,6 +33,7 @@ __all__ = [
     "Program",
     "Server",
     "clean_environment",
+    "delivered_events",
     "eventually",
     "free_port",
     "local_service",
@@ -105,6 +106,15 @@ def opened_streams(service: LocalService) -> tuple[int, int]:
     """How many tickets were asked for and how many streams were opened, ever."""
     paths = [request.path for request in service.requests]
     return paths.count("/v1/stream/ticket"), paths.count("/v1/stream")
+
+
+def delivered_events(service: LocalService) -> int:
+    """How many events were delivered, ever."""
+    return sum(
+        len(json.loads(request.body)["events"])
+        for request in service.requests
+        if request.path == "/v1/analytics/events"
+    )
 
 
 def clean_environment(service: LocalService | None, **more: str) -> dict[str, str]:
