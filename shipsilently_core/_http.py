@@ -415,7 +415,7 @@ class _Body:
 
 _TIMEOUTS = {"TimeoutException", "TimeoutError"}
 _UNSENDABLE = {"LocalProtocolError", "DecodingError", "InvalidURL"}
-_UNCONNECTED = {"ConnectError", "ConnectTimeout", "ProxyError", "_UnusableProxy"}
+_UNCONNECTED = {"ConnectError", "ConnectTimeout", "ProxyError", "UnusableProxy"}
 
 
 def _reply_to(error: BaseException) -> Reply:

@@ -17,7 +17,16 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
-__all__ = ["Backend", "LoopPool", "Route", "Sockets", "deadline", "time_left"]
+__all__ = [
+    "Backend",
+    "LoopPool",
+    "Route",
+    "Sockets",
+    "UnusableProxy",
+    "deadline",
+    "resolve",
+    "time_left",
+]
 
 _CONNECTIONS = 100
 _KEPT = 20
@@ -107,7 +116,7 @@ class Route:
 
     def pool(self, backend: httpcore.NetworkBackend) -> httpcore.ConnectionPool:
         """A pool for threads."""
-        proxy = self._proxy()
+        proxy = self.proxy()
         settings: dict[str, Any] = self._settings() | {"network_backend": backend}
         if proxy is None:
             return httpcore.ConnectionPool(**settings)
@@ -116,7 +125,7 @@ class Route:
 
     def async_pool(self) -> httpcore.AsyncConnectionPool:
         """A pool for the tasks of one event loop."""
-        proxy = self._proxy()
+        proxy = self.proxy()
         settings: dict[str, Any] = self._settings() | {"network_backend": httpcore.AnyIOBackend()}
         if proxy is None:
             return httpcore.AsyncConnectionPool(**settings)
@@ -134,7 +143,8 @@ class Route:
             "keepalive_expiry": _KEPT_FOR,
         }
 
-    def _proxy(self) -> httpx.Proxy | None:
+    def proxy(self) -> httpx.Proxy | None:
+        """The environment's proxy for this service; raises `UnusableProxy`."""
         proxies = getproxies()
         url = proxies.get(self._parts.scheme) or proxies.get("all")
         if not url or proxy_bypass(self._parts.netloc):
@@ -143,10 +153,10 @@ class Route:
             return httpx.Proxy(url if "://" in url else f"http://{url}")
         except (ValueError, httpx.InvalidURL):
             # The text of the original names the address, which may hold a password.
-            raise _UnusableProxy from None
+            raise UnusableProxy from None
 
 
-class _UnusableProxy(Exception):
+class UnusableProxy(Exception):
     """The environment names a proxy whose address cannot be used."""
 
 
@@ -213,7 +223,7 @@ class Backend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        addresses = _resolve(host, port, time_left(timeout))
+        addresses = resolve(host, port, time_left(timeout))
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             try:
                 inner = self._inner.connect_tcp(
@@ -262,7 +272,7 @@ class _Stream(httpcore.NetworkStream):
         return self._inner.get_extra_info(info)
 
 
-def _resolve(host: str, port: int, timeout: float) -> list[str]:
+def resolve(host: str, port: int, timeout: float) -> list[str]:
     """The addresses of a name, within `timeout` seconds: a resolver has no limit of its own."""
     found: list[list[str] | Exception] = []
 

@@ -19,6 +19,7 @@ __all__ = [
     "Worker",
     "at_exit_and_fork",
     "in_thread",
+    "living",
     "on_event_loop",
     "run_on",
     "running_loop",
@@ -271,11 +272,16 @@ def at_exit_and_fork(lived: Lived) -> None:
         os.register_at_fork(after_in_child=_after_fork)
 
 
+def living() -> list[Lived]:
+    """Whatever in this process is told of its end and has not been forgotten."""
+    return list(_lived)
+
+
 def _at_exit() -> None:
-    for lived in list(_lived):
+    for lived in living():
         lived.at_exit()
 
 
 def _after_fork() -> None:
-    for lived in list(_lived):
+    for lived in living():
         lived.after_fork()
