@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import threading
@@ -21,6 +22,9 @@ __all__ = ["HOST", "Runner", "listen"]
 
 #: The only address the service ever listens on.
 HOST = "127.0.0.1"
+
+#: Seconds between two looks at the time.
+_TICK = 0.5
 
 _START_LIMIT = 10.0
 _STOP_LIMIT = 5.0
@@ -79,7 +83,12 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         await self.on_tick(0)
         self._ready()
-        await self._state.stopping.wait()
+        while not self._state.stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TICK):
+                    await self._state.stopping.wait()
+            # Every answer's `Date` is the one of the last tick.
+            await self.on_tick(0)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:

@@ -2,10 +2,12 @@
 
 import socket
 import threading
+import time
 
+import httpx
 import pytest
 
-from shipsilently_local import PortInUseError
+from shipsilently_local import LocalService, PortInUseError
 from shipsilently_local.runner import Runner, listen
 from shipsilently_local.state import ServiceState
 
@@ -86,3 +88,13 @@ def test_a_run_that_cannot_start_says_why() -> None:
     sock.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         Runner(ServiceState({}, "sk_local"), sock).start()
+
+
+def test_answers_carry_the_time() -> None:
+    """The `Date` of an answer is that of the answer, not that of the service's start."""
+    with LocalService({"x": True}) as service, httpx.Client() as client:
+        first = client.get(service.url).headers["Date"]
+        deadline = time.monotonic() + 10
+        while client.get(service.url).headers["Date"] == first:
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.1)
