@@ -329,6 +329,7 @@ def test_a_url_exists_while_its_flag_is_on(
         "/path/w/": "w",
         "/re/w/": "w",
         "/inc/one/": "body",
+        "/inc/one/?again": "body",
         "/inc/two/w/": "w",
         "/inc/deep/three/": "body",
         "/rinc/one/": "body",

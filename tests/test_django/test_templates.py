@@ -312,6 +312,13 @@ class TestFlagsForScripts:
         configure(CLIENT_FLAGS=["li*", "x"])
         assert '>{"limit": 3, "x": true}<' in rendered('{% flags_json "flags" %}', request_)
 
+    def test_without_a_request(self, configure: Configure) -> None:
+        """There it is what is known of everybody."""
+        configure(CLIENT_FLAGS=["*"])
+        assert ">{}<" in rendered('{% flags_json "flags" %}')
+        get_client().evaluate_all({"userId": "system"})
+        assert '>{"x": true}<' in rendered('{% flags_json "flags" %}')
+
 
 def test_render_without_the_middleware(
     settings: Settings, serve: Serve, client_of_service: ShipSilentlyClient

@@ -188,6 +188,17 @@ def test_a_hook_that_raises_is_loud_in_debug(
         browser.get()
 
 
+def test_a_hook_that_cannot_be_imported_costs_no_request(
+    browser: Browser, serve: Serve, configure: Configure, service: ScriptedService, ada: User
+) -> None:
+    """The flags are those of nobody in particular: the user's id is not sent in its place."""
+    configure(CONTEXT="nowhere.at_all")
+    serve(READING["async"])
+    browser.login(ada)
+    assert browser.text() == "True"
+    assert contexts(service) == [{}]
+
+
 @pytest.mark.parametrize("answer", [None, "ada", 7, ["a"]])
 def test_a_hook_that_returns_something_else_is_nobody(
     browser: Browser,

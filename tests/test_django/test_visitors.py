@@ -110,6 +110,13 @@ def test_a_user_needs_no_id(
     assert contexts(service) == [{"userId": str(ada.pk)}]
 
 
+def test_one_request_is_one_visitor(configure: Configure) -> None:
+    """However often the context is made, a new visitor gets one id."""
+    configure(ANONYMOUS_ID="cookie")
+    request = RequestFactory().get("/")
+    assert default_context(request) == default_context(request)
+
+
 def test_without_sessions_there_is_none_in_them(configure: Configure) -> None:
     """Where the site has no sessions, a visitor is nobody, and nothing raises."""
     configure(ANONYMOUS_ID="session")

@@ -35,16 +35,14 @@ def with_lifespan(application: Application) -> Application:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        if message["type"] == "lifespan.startup":
-            with suppress(ClientClosedError):
-                # Offline, or with broken settings, there is nothing to start.
-                get_client().start()
-            await send({"type": "lifespan.startup.complete"})
-        elif message["type"] == "lifespan.shutdown":
-            setup = take_setup()
-            if setup is not None:
-                await setup.client.aclose()
-            await send({"type": "lifespan.shutdown.complete"})
-            return
+    # A server sends two messages: when it starts, and when it has been told to stop.
+    await receive()
+    with suppress(ClientClosedError):
+        # Offline, or with broken settings, there is nothing to start.
+        get_client().start()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    setup = take_setup()
+    if setup is not None:
+        await setup.client.aclose()
+    await send({"type": "lifespan.shutdown.complete"})
