@@ -36,6 +36,7 @@ _WANTED_HEADERS = ("content-encoding", "content-type", "date", "retry-after")
 
 _STREAM_HEADERS = {
     "Accept": "text/event-stream",
+    "Accept-Encoding": "identity",
     "Cache-Control": "no-store",
     "User-Agent": f"shipsilently-python/{__version__}",
 }
@@ -215,7 +216,8 @@ class HttpTransport:
         except Exception as error:
             return _reply_to(error)
         kind = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if opened.status == 200 and kind == "text/event-stream":
+        encoding = opened.headers.get("content-encoding", "identity")
+        if opened.status == 200 and kind == "text/event-stream" and encoding == "identity":
             return opened
         opened.close()
         failure = Failure.PROTOCOL if opened.status == 200 else None
