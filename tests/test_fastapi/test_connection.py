@@ -1,6 +1,7 @@
 """`RequestFlags`: lazy, for whoever asks, refreshed on demand, usable to the very end."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextvars import ContextVar
@@ -28,10 +29,10 @@ from tests.test_fastapi.apps import (
 Make = Callable[..., ShipSilently]
 
 
-def connection(**headers: str) -> HTTPConnection:
-    """A request with these headers."""
+def connection(kind: str = "http", **headers: str) -> HTTPConnection:
+    """A request or a socket with these headers."""
     pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return HTTPConnection({"type": "http", "headers": pairs, "path": "/"})
+    return HTTPConnection({"type": kind, "headers": pairs, "path": "/"})
 
 
 ADA = connection(x_user="ada", x_plan="pro")
@@ -221,18 +222,24 @@ def test_a_socket_can_be_refreshed(
 
 
 async def test_a_refresh_finds_out_the_context_anew(make: Make) -> None:
-    """After a refresh the flags are those of whoever the connection belongs to by then."""
+    """After a refresh the flags are those of whoever the socket belongs to by then."""
     user = {"userId": "ada"}
-    flags = make(context=lambda connection: dict(user)).flags(ADA)
+    flags = make(context=lambda connection: dict(user)).flags(connection("websocket"))
     assert await flags.aget("who", "") == "ada"
     user["userId"] = "bob"
     assert await flags.aget("who", "") == "ada"
     await flags.refresh()
     assert flags.get("who", "") == "bob"
-    fixed = flags.of(Context({"userId": "eve"}))
+
+    request = make(context=lambda connection: dict(user)).flags(ADA)
+    await request.load()
+    user["userId"] = "eve"
+    await request.refresh()
+    assert request.get("who", "") == "bob"
+    fixed = flags.of(Context({"userId": "mallory"}))
     await fixed.load()
     await fixed.refresh()
-    assert fixed.get("who", "") == "eve"
+    assert fixed.get("who", "") == "mallory"
 
 
 def test_flags_can_be_read_after_the_response(make: Make, service: ScriptedService) -> None:
@@ -397,3 +404,32 @@ def test_a_socket_gets_what_requests_get(make: Make) -> None:
 
     with serving(app) as client:
         assert socket_status(client, "/", headers=PRO) == "ada"
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_request_leaves_no_garbage(make: Make, installed: bool) -> None:
+    """The flags of a request, used or not, are gone with it, without the garbage collector."""
+    shipsilently = make(context=from_headers)
+    app = app_with(shipsilently) if installed else FastAPI(lifespan=shipsilently.lifespan)
+
+    def alive() -> int:
+        return sum(type(thing) is RequestFlags for thing in gc.get_objects())
+
+    @app.get("/used")
+    async def used(flags: FlagsDep) -> list[Any]:
+        return [flags.get("who", ""), alive()]
+
+    @app.get("/unused")
+    async def unused() -> int:
+        return alive()
+
+    with serving(app) as client:
+        gc.collect()
+        gc.disable()
+        try:
+            before = alive()
+            assert client.get("/used", headers=PRO).json() == ["ada", before + 1]
+            assert client.get("/unused", headers=PRO).json() == before + (1 if installed else 0)
+            assert alive() == before
+        finally:
+            gc.enable()

@@ -226,3 +226,59 @@ def test_overrides_of_a_test_reach_the_dependency_and_end_with_it(make: Make) ->
         with pytest.raises(ZeroDivisionError), override_flags(new=True):
             raise ZeroDivisionError
         assert answers(client) == {"bob False"}
+
+
+#: JSON values, and of which type each is.
+VALUES: list[tuple[Any, str]] = [
+    (True, "boolean"),
+    (False, "boolean"),
+    (1, "number"),
+    (0, "number"),
+    (1.5, "number"),
+    ("1", "string"),
+    ("true", "string"),
+    ("", "string"),
+    ({"a": 1}, "object"),
+    ({}, "object"),
+    ([], "array"),
+    (None, "null"),
+]
+DEFAULTS = [
+    (False, "boolean"),
+    (7, "number"),
+    (0.5, "number"),
+    ("x", "string"),
+    ({"b": 2}, "object"),
+]
+
+
+def test_a_value_of_another_type_than_the_default_is_not_served(
+    make: Make, service: ScriptedService
+) -> None:
+    """`true` is no number, `1` no boolean, and so on: through the dependency, async and plain."""
+    service.set({f"v{number}": value for number, (value, _) in enumerate(VALUES)})
+    app = app_with(make())
+
+    def table(flags: Any) -> list[str]:
+        return [
+            repr(flags.get(f"v{number}", default))
+            for number in range(len(VALUES))
+            for default, _ in DEFAULTS
+        ]
+
+    @app.get("/async")
+    async def read_async(flags: FlagsDep) -> list[str]:
+        return table(flags)
+
+    @app.get("/plain")
+    def read_plain(flags: FlagsDep) -> list[str]:
+        return table(flags)
+
+    expected = [
+        repr(value if kind == wanted else default)
+        for value, kind in VALUES
+        for default, wanted in DEFAULTS
+    ]
+    with serving(app) as client:
+        assert client.get("/async").json() == expected
+        assert client.get("/plain").json() == expected

@@ -277,6 +277,14 @@ def test_a_field_without_a_default_is_an_error_at_once() -> None:
             x: bool
 
 
+def test_a_field_cannot_be_called_like_a_method() -> None:
+    """A field whose name a method has is an error at once, which says what to do."""
+    with pytest.raises(ConfigurationError, match=r"Bad\.using: is taken"):
+
+        class Bad(FlagSet):
+            using: bool = False  # type: ignore[assignment]  # the mistake
+
+
 def test_a_default_of_another_type_is_an_error_at_once() -> None:
     """A default that its own field would not take is found while the class is made."""
     with pytest.raises(ConfigurationError, match=r"Bad\.x: has a default that is not"):

@@ -30,7 +30,7 @@ class RequestFlags(Flags):
     def __init__(
         self,
         shipsilently: ShipSilently,
-        connection: HTTPConnection,
+        connection: HTTPConnection | None,
         *,
         context: Context | None = None,
         client: ShipSilentlyClient | None = None,
@@ -66,8 +66,8 @@ class RequestFlags(Flags):
     async def refresh(self) -> Self:
         """See what a new request would see now: for sockets, which live long.
 
-        The context is found out anew, and where the client holds a fresh evaluation of
-        it nothing is asked; so this may be called for every message.
+        A socket's context is found out anew. Where the client holds a fresh evaluation of
+        it, nothing is asked; so this may be called for every message.
         """
         self._person.forget()
         view = await self._person.aresolve(UNKNOWN)
@@ -85,7 +85,7 @@ class RequestFlags(Flags):
 
     def on(self, connection: HTTPConnection) -> Self:
         """The same flags, where a middleware may have given the connection a new scope."""
-        if self._view is None:
+        if self._person.context is None:
             self._person.connection = connection
         return self
 

@@ -148,6 +148,8 @@ class FlagSet:
 
 def _field(cls: type[Any], name: str, kind: Any) -> _Field:
     where = f"{cls.__name__}.{name}"
+    if hasattr(FlagSet, name):
+        raise ConfigurationError(where, "is taken by a method; name it otherwise, with a FlagKey")
     keys = tuple(dict.fromkeys((name, name.replace("_", "-"))))
     if get_origin(kind) is Annotated:
         for extra in get_args(kind)[1:]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -25,7 +23,8 @@ log = logging.getLogger("shipsilently")
 #: Where the flags of a request are kept in its ASGI scope.
 SCOPE_KEY = "shipsilently.flags"
 
-_scope: ContextVar[Scope | None] = ContextVar("shipsilently_scope", default=None)
+#: The flags of the request that this code runs for.
+current: ContextVar[RequestFlags | None] = ContextVar("shipsilently_flags", default=None)
 
 
 def get_flags(connection: HTTPConnection) -> RequestFlags:
@@ -51,26 +50,13 @@ def current_flags() -> RequestFlags:
     Raises:
         LookupError: This code runs for no request, or there is no middleware.
     """
-    scope = _scope.get()
-    if scope is None:
+    flags = current.get()
+    if flags is None:
         raise LookupError(
             "there are no current flags: this code runs for no request (hand it the flags), or "
             "the app has no FlagsMiddleware (call shipsilently.install(app))"
         )
-    flags: RequestFlags = scope[SCOPE_KEY]
     return flags
-
-
-@contextmanager
-def current(scope: Scope) -> Iterator[None]:
-    """For the time of the block, this scope is the current one."""
-    outer = _scope.get()
-    _scope.set(scope)
-    try:
-        yield
-    finally:
-        # Not by a token: a server may end what it has begun in another context.
-        _scope.set(outer)
 
 
 def flags_in(

@@ -19,8 +19,8 @@ class FlagsMiddleware:
     """Puts lazy flags into the scope of each request and socket; nothing is evaluated here.
 
     ``app.add_middleware(FlagsMiddleware, shipsilently=shipsilently)``, which
-    `ShipSilently.install` does for you. `get_flags`,
-    `current_flags` and ``Depends(flags)`` find them.
+    `ShipSilently.install` does for you. `get_flags`, `current_flags` and
+    ``Depends(flags)`` find them there.
 
     Args:
         app: The ASGI app within.
@@ -40,11 +40,20 @@ class FlagsMiddleware:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        flags_in(scope, self.shipsilently)
+        outer, outer_current = scope.get(SCOPE_KEY), current.get()
+        current.set(flags_in(scope, self.shipsilently))
         if self._timed and scope["type"] == "http":
             send = _timing(scope, send)
-        with current(scope):
+        try:
             await self.app(scope, receive, send)
+        finally:
+            # Not by a token: a server may end what it has begun in another context.
+            current.set(outer_current)
+            # The flags know the scope: left there, both would stay until the next collection.
+            if outer is None:
+                scope.pop(SCOPE_KEY, None)
+            else:
+                scope[SCOPE_KEY] = outer
 
 
 def _timing(scope: Scope, send: Send) -> Send:

@@ -30,7 +30,7 @@ class Person:
 
     Attributes:
         shipsilently: The client and the context function.
-        connection: The request or socket.
+        connection: The request or socket; ``None`` for a request whose context is known.
         context: Whom for, once that is known.
         took: Seconds that the latest evaluation has taken, finding out whom for included.
     """
@@ -40,12 +40,12 @@ class Person:
     def __init__(
         self,
         shipsilently: ShipSilently,
-        connection: HTTPConnection,
+        connection: HTTPConnection | None,
         context: Context | None,
         client: ShipSilentlyClient | None,
     ) -> None:
         self.shipsilently = shipsilently
-        self.connection = connection
+        self.connection: HTTPConnection | None = connection
         self.context = context
         self._fixed = context is not None
         self._client = client
@@ -66,12 +66,12 @@ class Person:
 
     def fix(self, context: Context) -> None:
         """It is known from elsewhere."""
-        self.context = context
         self._fixed = True
+        self._know(context)
 
     def forget(self) -> None:
-        """It may have become another, or its context may have."""
-        if not self._fixed:
+        """A socket may have become another person's."""
+        if not self._fixed and self.connection is not None:
             self.context = None
 
     def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
@@ -133,6 +133,10 @@ class Person:
         # Another task of this request may have been faster: the first one's is everybody's.
         if self.context is None:
             self.context = self.evaluator.context(given)
+            connection = self.connection
+            if connection is not None and connection.scope["type"] == "http":
+                # The connection knows these flags: together they would be garbage to collect.
+                self.connection = None
         return self.context
 
     def _unknown(self) -> View:
