@@ -5,17 +5,17 @@ Run it with `python -m uvicorn --app-dir examples/fastapi app:app --port 8003`.
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import parse_qs
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.templating import Jinja2Templates
-from shipsilently_fastapi import RequestFlags, ShipSilently, flags
+from shipsilently_fastapi import FlagSet, RequestFlags, ShipSilently, flags
+from shipsilently_fastapi.templating import add_flags
 from starlette.middleware.sessions import SessionMiddleware
 
 PLANS = {"ada": "pro", "bob": "free"}
-BANNERS = ("blue", "green", "amber")
 
 
 def current_user(request: Request) -> str | None:
@@ -39,28 +39,36 @@ shipsilently = ShipSilently(
 user_flags = flags.using(current_context)
 UserFlags = Annotated[RequestFlags, Depends(user_flags)]
 
+
+class Look(FlagSet):
+    """How the shop looks; a colour that it does not have is not served."""
+
+    banner: Literal["blue", "green", "amber"] = "blue"
+
+
+ShopLook = Annotated[Look, Depends(Look.using(user_flags))]
+
 app = FastAPI(title="A small shop", lifespan=shipsilently.lifespan)
 app.add_middleware(
     SessionMiddleware, secret_key=os.environ.get("SECRET_KEY", "only for trying this out")
 )
 templates = Jinja2Templates(Path(__file__).parent / "templates")
+add_flags(templates)
 
 
 @app.get("/", response_class=HTMLResponse)
-async def home(request: Request, user: CurrentUser, flags: UserFlags) -> HTMLResponse:
+async def home(
+    request: Request, user: CurrentUser, flags: UserFlags, look: ShopLook
+) -> HTMLResponse:
     """The shop: its checkout is the new one for those who have the flag."""
-    banner = flags.get("banner", "blue")
-    return templates.TemplateResponse(
-        request,
-        "home.html",
-        {
-            "user": user,
-            "plan": PLANS.get(user or ""),
-            "people": PLANS,
-            "checkout": flags.detail("new-checkout", False),
-            "banner": banner if banner in BANNERS else "blue",
-        },
-    )
+    context = {
+        "user": user,
+        "plan": PLANS.get(user or ""),
+        "people": PLANS,
+        "checkout": flags.detail("new-checkout", False),
+        "look": look,
+    }
+    return templates.TemplateResponse(request, "home.html", context)
 
 
 @app.post("/login")
