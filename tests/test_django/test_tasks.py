@@ -2,7 +2,11 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
+import django
+import pytest
+from celery import Celery  # type: ignore[import-untyped]  # it has no types
 from django.contrib.auth.models import User
 from django.test import RequestFactory
 from shipsilently_django.tasks import flags_for_task, task_context
@@ -12,14 +16,39 @@ from shipsilently_core.testing import ScriptedService
 Configure = Callable[..., None]
 
 
-def test_a_task_evaluates_for_the_user_of_the_request(
-    configure: Configure, service: ScriptedService
-) -> None:
-    """The context travels as plain JSON, and the task's flags are those of the same user."""
+def receipt(context: dict[str, Any]) -> bool:
+    """What the task does."""
+    return flags_for_task(context).is_enabled("x")
+
+
+@pytest.fixture
+def sent(configure: Configure, service: ScriptedService) -> dict[str, Any]:
+    """What a request of the user 7, for whom alone `x` is on, sends along with a task."""
     service.set(lambda context: {"x": context.get("userId") == "7"})
     request = RequestFactory().get("/")
     request.user = User(pk=7)
-    sent = json.loads(json.dumps(task_context(request)))
-    assert sent == {"userId": "7"}
-    assert flags_for_task(sent).is_enabled("x")
-    assert not flags_for_task({}).is_enabled("x")
+    return task_context(request)
+
+
+def test_a_task_evaluates_for_the_user_of_the_request(sent: dict[str, Any]) -> None:
+    """The context travels as plain JSON, and the task's flags are those of the same user."""
+    assert json.loads(json.dumps(sent)) == sent == {"userId": "7"}
+    assert receipt(sent)
+    assert not receipt({})
+
+
+def test_celery_carries_the_context(sent: dict[str, Any]) -> None:
+    """A task of Celery gets it as an argument."""
+    app = Celery("site", set_as_current=False)
+    app.conf.task_always_eager = True
+    assert app.task(receipt).delay(sent).get() is True
+
+
+def test_djangos_tasks_carry_the_context(sent: dict[str, Any]) -> None:
+    """Where Django has tasks of its own, they take it as they take any JSON."""
+    if django.VERSION >= (6, 0):
+        from django.tasks import task
+
+        assert task(receipt).enqueue(sent).return_value is True
+    else:
+        assert receipt(sent)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import django
 import pytest
 from django.http import HttpRequest, HttpResponse
 from django.template import Context, Engine, RequestContext, Template, TemplateSyntaxError
@@ -196,6 +197,15 @@ class TestTheTagRendersWithoutARequest:
         outer = engine.get_template("outer")
         assert outer.render(Context({})) == "BB"
         assert outer.render(RequestContext(RequestFactory().get("/"), {})) == "AA"
+
+
+def test_the_tag_works_in_loops_and_partials(request_: HttpRequest) -> None:
+    """Inside a loop, and in a partial where Django has them, each use is one of its own."""
+    loop = '{% for n in "ab" %}{% flag "x" as on %}{{ on|yesno:"1,0" }}{% endfor %}'
+    assert rendered(loop, request_) == "11"
+    if django.VERSION >= (6, 0):
+        partial = '{% partialdef card %}{% flag "x" %}A{% else %}B{% endflag %}{% endpartialdef %}'
+        assert rendered(partial + "{% partial card %}{% partial card %}", request_) == "AA"
 
 
 def test_the_tag_works_inside_a_request(browser: Browser, serve: Serve) -> None:
