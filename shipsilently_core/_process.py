@@ -132,15 +132,12 @@ class Latch(Generic[T]):
                 return True
             self._futures.append(future)
         try:
-            async with asyncio.timeout(timeout):
-                await future
-        except TimeoutError:
-            return False
+            await asyncio.wait([future], timeout=timeout)
         finally:
             with self._lock:
                 if future in self._futures:
                     self._futures.remove(future)
-        return True
+        return future.done()
 
 
 def _finish(future: asyncio.Future[None]) -> None:
