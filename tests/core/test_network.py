@@ -410,7 +410,9 @@ class TestSockets:
         server.always(Answer(body=b"{}", close=True))
         transport = HttpTransport(Config(api_key=KEY, api_url=server.url))
         for _ in range(5):
+            server.closed_by_client.clear()
             assert transport.send(ASK).status == 200
+            assert server.closed_by_client.wait(5)
         transport.close()
         assert not list(transport._sockets._living())
         transport.interrupt()

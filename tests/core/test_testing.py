@@ -13,7 +13,7 @@ import pytest
 
 from shipsilently_core import Context, Failure, Reason, Source
 from shipsilently_core._overrides import overrides
-from shipsilently_core._wire import batch_request, evaluate_request
+from shipsilently_core._wire import Reply, batch_request, evaluate_request, ticket_request
 from shipsilently_core.testing import ManualClock, ScriptedService, override_flags
 from tests.core.support import TYPED, Door, setup
 
@@ -214,6 +214,16 @@ class TestScriptedService:
         assert service.send(request).failure is Failure.NETWORK
         service.recover()
         assert service.send(request).status == 200
+
+    def test_its_stream_fails_with_everything_else(self) -> None:
+        """While it fails there is neither a ticket nor a stream."""
+        service = ScriptedService(streaming=True)
+        service.fail(503)
+        assert service.send(ticket_request()).status == 503
+        reply = service.open_stream("ticket")
+        assert isinstance(reply, Reply)
+        assert reply.status == 503
+        assert (service.tickets, service.requests) == (1, [])
 
     def test_nothing_is_open(self) -> None:
         """Closing and forgetting are possible at any time."""
