@@ -20,7 +20,17 @@ PACKAGES = {
     "shipsilently_flask": "integrations/flask/shipsilently_flask",
     "shipsilently_fastapi": "integrations/fastapi/shipsilently_fastapi",
 }
-EXTRAS = {"cli", "dev", "django", "fastapi", "flask", "local", "redis", "test"}
+EXTRAS = {
+    "cli",
+    "dev",
+    "django",
+    "fastapi",
+    "flask",
+    "local",
+    "observability",
+    "redis",
+    "test",
+}
 
 # What may hold a connection, a thread or a loop is imported where forks and deadlines are
 # handled, and nowhere else.

@@ -1,0 +1,78 @@
+"""Prometheus: a collector that reads the client's status when it is scraped.
+
+from prometheus_client import REGISTRY
+from shipsilently_core.contrib.prometheus import ClientCollector
+
+REGISTRY.register(ClientCollector(client))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from shipsilently_core.values import ConnectionState, Failure
+
+from ._shared import AnyClient, status_of
+
+__all__ = ["ClientCollector"]
+
+
+class ClientCollector(Collector):
+    """The status of a client as metrics; collecting asks the service nothing.
+
+    They are those of this process: where several serve, scrape each.
+
+    Args:
+        client: The client, or a function that gives the present one.
+        prefix: What the names begin with.
+    """
+
+    def __init__(self, client: AnyClient, *, prefix: str = "shipsilently") -> None:
+        self._status = status_of(client)
+        self._prefix = prefix
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering is not to look at the client yet."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric, as of one moment."""
+        status, prefix = self._status(), self._prefix
+        yield CounterMetricFamily(
+            f"{prefix}_attempts", "Calls for evaluations that were carried out", status.attempts
+        )
+        failures = CounterMetricFamily(
+            f"{prefix}_failures", "Calls for evaluations that failed", labels=["failure"]
+        )
+        for failure in Failure:
+            failures.add_metric([failure.value], status.failures.get(failure, 0))
+        yield failures
+        states = GaugeMetricFamily(
+            f"{prefix}_state", "1 for the state that the connection is in", labels=["state"]
+        )
+        for state in ConnectionState:
+            states.add_metric([state.value], status.state is state)
+        yield states
+        gauges: list[tuple[str, str, float | None]] = [
+            ("ready", "Whether the baseline has been evaluated", status.ready),
+            (
+                "last_success_timestamp_seconds",
+                "When an evaluation last succeeded",
+                status.last_success,
+            ),
+            ("age_seconds", "Time since an evaluation last succeeded", status.age),
+            ("contexts", "Contexts that are held", status.contexts),
+            ("gate_closed", "Whether requests are kept from asking", status.gate is not None),
+            ("cool_down_seconds", "Time until a closed gate is tried", status.cool_down),
+            ("retry_after_seconds", "Time that the service asked to wait", status.retry_after),
+            ("events_buffered", "Analytics events that wait for delivery", status.buffered_events),
+        ]
+        for name, help_text, value in gauges:
+            if value is not None:
+                yield GaugeMetricFamily(f"{prefix}_{name}", help_text, value)
+        yield CounterMetricFamily(
+            f"{prefix}_events_dropped", "Analytics events that were lost", status.dropped_events
+        )

@@ -1,0 +1,63 @@
+"""Prometheus: the collector."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from shipsilently_core import ShipSilentlyClient
+from shipsilently_core.contrib.prometheus import ClientCollector
+from tests.core.support import setup
+
+U1 = {"userId": "ada@example.org"}
+
+
+def scraped(registry: CollectorRegistry) -> dict[str, str]:
+    """Each sample's value by its name and labels."""
+    lines = generate_latest(registry).decode().splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+def test_a_scrape_shows_the_status() -> None:
+    """Each metric with its value; those of what never happened are left out."""
+    made = setup({"a": 1}, analytics={"max_buffer_size": 2})
+    registry = CollectorRegistry()
+    registry.register(ClientCollector(made.client))
+    before = scraped(registry)
+    assert before["shipsilently_attempts_total"] == "0.0"
+    assert before['shipsilently_state{state="idle"}'] == "1.0"
+    assert before['shipsilently_state{state="streaming"}'] == "0.0"
+    assert not {"shipsilently_age_seconds", "shipsilently_last_success_timestamp_seconds"} & set(
+        before
+    )
+
+    made.client.evaluate_all(U1)
+    made.clock.advance(7)
+    made.service.fail(429, headers={"retry-after": "30"}, times=1)
+    for _ in range(3):
+        made.client.evaluate("a", U1, 0)
+    after = scraped(registry)
+    assert after["shipsilently_attempts_total"] == "2.0"
+    assert after['shipsilently_failures_total{failure="throttled"}'] == "1.0"
+    assert after["shipsilently_age_seconds"] == "7.0"
+    assert after["shipsilently_last_success_timestamp_seconds"] == "1.8e+09"
+    assert after["shipsilently_retry_after_seconds"] == "30.0"
+    assert after["shipsilently_contexts"] == "1.0"
+    assert after["shipsilently_ready"] == "0.0"
+    assert after["shipsilently_gate_closed"] == "0.0"
+    assert after["shipsilently_events_buffered"] == "2.0"
+    assert after["shipsilently_events_dropped_total"] == "1.0"
+
+
+def test_registering_does_not_look_at_the_client() -> None:
+    """A function that gives the client is first called by a scrape; the prefix can be chosen."""
+    asked: list[str] = []
+
+    def present() -> ShipSilentlyClient:
+        asked.append("now")
+        return setup().client
+
+    registry = CollectorRegistry()
+    registry.register(ClientCollector(present, prefix="flags"))
+    assert asked == []
+    assert scraped(registry)["flags_attempts_total"] == "0.0"
+    assert asked == ["now"]
