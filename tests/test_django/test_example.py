@@ -69,9 +69,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def service() -> Iterator[LocalService]:
-    """The service with the examples' flags."""
-    with LocalService(FLAGS) as running:
+def service(tmp_path: Path) -> Iterator[LocalService]:
+    """The service with the examples' flags, in a file that may be changed."""
+    with LocalService(shutil.copy(FLAGS, tmp_path)) as running:
         yield running
 
 
