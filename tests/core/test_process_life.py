@@ -101,7 +101,9 @@ def program(source: str, service: LocalService, folder: Path, **environment: str
     """A script that is still running."""
     script = folder / "script.py"
     script.write_text(PRELUDE + source, encoding="utf-8")
-    return Program(["python", script], service, folder, **environment)
+    # Python 3.12 and later warn of forks where threads run.
+    command = ["python", "-W", "ignore::DeprecationWarning", script]
+    return Program(command, service, folder, **environment)
 
 
 # Forks.

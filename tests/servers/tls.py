@@ -28,10 +28,16 @@ def tls_front(port: int, certificate: Path) -> Iterator[str]:
         writer.close()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers = [writer]
+        open_writers.append(writer)
         with contextlib.suppress(OSError):
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(inner_writer)
+            open_writers.append(inner_writer)
             await asyncio.gather(pass_on(reader, inner_writer), pass_on(inner_reader, writer))
-        writer.close()
+        for each in writers:
+            each.transport.abort()
+            open_writers.remove(each)
 
     async def serve() -> None:
         stop = asyncio.Event()
@@ -39,7 +45,13 @@ def tls_front(port: int, certificate: Path) -> Iterator[str]:
         ready.set_result((asyncio.get_running_loop(), stop, server.sockets[0].getsockname()[1]))
         await stop.wait()
         server.close()
+        for writer in list(open_writers):
+            writer.transport.abort()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
 
+    open_writers: list[asyncio.StreamWriter] = []
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     loop, stop, front = ready.result(5)
