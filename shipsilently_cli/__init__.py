@@ -2,6 +2,8 @@
 
 - `group`: the command itself and the table of its subcommands
 - `serve`: the local service until Ctrl-C
+- `doctor`, `evaluate`, `watch`: what the service says, and whether it can be heard (`checkup`
+  holds the checks, for the commands of the frameworks too)
 - `init`: a flags file to start from
 - `schema`: the JSON Schema of the flags file
 """

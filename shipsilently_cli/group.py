@@ -33,6 +33,13 @@ COMMANDS: Mapping[str, Subcommand] = {
     "serve": Subcommand(
         "shipsilently_cli.serve", "Run the service on this machine, from a flags file.", "local"
     ),
+    "doctor": Subcommand(
+        "shipsilently_cli.doctor",
+        "Check the way to the service, and the app.",
+        "cli",
+    ),
+    "evaluate": Subcommand("shipsilently_cli.evaluate", "Evaluate one flag.", "cli"),
+    "watch": Subcommand("shipsilently_cli.watch", "Follow states and flags as they change.", "cli"),
     "init": Subcommand("shipsilently_cli.init", "Write a flags file to start from.", "cli"),
     "schema": Subcommand(
         "shipsilently_cli.schema", "Print the JSON Schema of the flags file.", "local"
