@@ -28,8 +28,11 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 def names(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
     """Let every name have these addresses."""
+    real = socket.getaddrinfo
 
-    def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
+    def getaddrinfo(host: str, port: int, *rest: Any, **kinds: Any) -> list[Any]:
+        if not host.endswith(".invalid"):
+            return list(real(host, port, *rest, **kinds))
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in addresses]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
