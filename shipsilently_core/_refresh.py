@@ -197,6 +197,9 @@ class Refresher:
                 type(error).__name__,
             )
             results = None
+        if watch not in self._watches:
+            # Nobody follows it any more.
+            return
         now = self._clock.monotonic()
         if results is not None:
             watch.failures = 0
