@@ -15,7 +15,7 @@ Make = Callable[..., ShipSilently]
 
 
 def test_the_page_tells_how_the_client_is(make: Make, service: ScriptedService) -> None:
-    """It answers 200 in good and bad times, says which, and gives nothing away."""
+    """It answers 200 while values are known, says how things are, and gives nothing away."""
     app = app_with(make(context=from_headers))
     app.include_router(health_router())
     app.include_router(health_router("/other"), prefix="/internal")
@@ -39,6 +39,29 @@ def test_the_page_tells_how_the_client_is(make: Make, service: ScriptedService) 
             assert secret not in page.text
         assert client.get("/internal/other").status_code == 200
         assert set(client.get("/openapi.json").json()["paths"]) == {"/"}
+
+
+def test_the_page_is_unhealthy_while_only_defaults_are_left(
+    make: Make, service: ScriptedService
+) -> None:
+    """A start in an outage is a 503, or what was chosen, until the service answers."""
+    app = app_with(make(context=from_headers))
+    app.include_router(health_router())
+    app.include_router(health_router("/soft", unavailable=299))
+    app.router.routes.append(Route("/plain", health))
+
+    @app.get("/")
+    async def home(flags: FlagsDep) -> str:
+        return flags.get("who", "")
+
+    with serving(app) as client:
+        service.fail(503)
+        client.get("/", headers=PRO)
+        codes = [client.get(page).status_code for page in ("/health/flags", "/soft", "/plain")]
+        assert codes == [503, 299, 503]
+        service.recover()
+        client.get("/", headers={"x-user": "mallory"})
+        assert client.get("/health/flags").json()["serving"] == "values"
 
 
 def test_the_page_works_in_starlette_and_with_the_lifespan_alone(make: Make) -> None:

@@ -19,10 +19,10 @@ def site(service: ScriptedService) -> Flask:
     return app
 
 
-def look(client: FlaskClient) -> dict[str, object]:
+def look(client: FlaskClient, status: int = 200) -> dict[str, object]:
     """What the page tells."""
     answer = client.get("/health/flags")
-    assert answer.status_code == 200
+    assert answer.status_code == status
     assert answer.headers["Cache-Control"] == "no-store"
     told: dict[str, object] = answer.get_json()
     return told
@@ -36,15 +36,29 @@ def test_the_page_asks_nobody() -> None:
     assert service.requests == []
 
 
-def test_the_page_tells_of_an_outage_and_stays_healthy() -> None:
-    """While the service fails the page is still a 200, and tells the failure."""
+def test_the_page_is_unhealthy_while_only_defaults_are_left() -> None:
+    """A start in an outage is a 503, or what was chosen, and tells the failure."""
     service = ScriptedService({"banner": "blue"})
-    client = site(service).test_client()
+    app = site(service)
+    app.register_blueprint(health_blueprint("/soft", "soft", unavailable=299))
+    client = app.test_client()
     service.fail(connected=False)
     client.get("/", headers={"User": "ada"})
-    told = look(client)
+    told = look(client, 503)
     assert told["failures"] == {"network": 1}
     assert told["gate"] == "network"
+    assert client.get("/soft").status_code == 299
+
+
+def test_the_page_stays_healthy_in_an_outage_with_values_known() -> None:
+    """Last known good values are served: a 200 that tells the failure."""
+    service = ScriptedService({"banner": "blue"})
+    client = site(service).test_client()
+    client.get("/", headers={"User": "ada"})
+    service.fail(connected=False)
+    client.get("/", headers={"User": "bob"})
+    told = look(client)
+    assert (told["serving"], told["gate"]) == ("values", "network")
 
 
 def test_the_page_shows_nothing_of_people_or_flags() -> None:

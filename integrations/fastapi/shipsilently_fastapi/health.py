@@ -1,11 +1,13 @@
-"""A page that tells how the client is, for monitoring and for people."""
+"""A page that tells how the client is, for load balancers, monitoring and people."""
 
 from __future__ import annotations
 
-import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
+
+from shipsilently_core.contrib.health import UNAVAILABLE
+from shipsilently_core.contrib.health import health as answer
 
 from .lookup import get_flags
 
@@ -15,21 +17,32 @@ __all__ = ["health", "health_router"]
 async def health(request: Request) -> Response:
     """The status of this process's client as JSON: an endpoint, for plain Starlette.
 
-    It always answers 200. A site goes on without the service, so nothing should stop
-    sending people there on its account; ``ready`` and ``gate`` tell how things are.
-    It holds no key, no context and no flag's value, and asks the service nothing.
+    It answers 200 while the service's values are served. That includes last known good
+    ones during an outage, and a process that nobody has asked for a flag yet; 503 where
+    only defaults are left. It holds no key, no context and no flag's value, asks the
+    service nothing, and starts nothing.
     """
-    status = msgspec.json.encode(get_flags(request).client.status())
-    headers = {"cache-control": "no-store"}
-    return Response(status, media_type="application/json", headers=headers)
+    return _page(request, UNAVAILABLE)
 
 
-def health_router(path: str = "/health/flags") -> APIRouter:
+def health_router(path: str = "/health/flags", *, unavailable: int = UNAVAILABLE) -> APIRouter:
     """A router with that page, for ``app.include_router(health_router())``.
 
     Args:
         path: Where the page is. OpenAPI does not list it.
+        unavailable: The HTTP status where only defaults are left; 200 for a site that is
+            fine with them.
     """
+
+    async def page(request: Request) -> Response:
+        return _page(request, unavailable)
+
     router = APIRouter()
-    router.add_api_route(path, health, include_in_schema=False)
+    router.add_api_route(path, page, include_in_schema=False)
     return router
+
+
+def _page(request: Request, unavailable: int) -> Response:
+    status, body = answer(get_flags(request).client, unavailable=unavailable)
+    headers = {"cache-control": "no-store"}
+    return Response(body, status, media_type="application/json", headers=headers)

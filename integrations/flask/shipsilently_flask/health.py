@@ -1,36 +1,40 @@
-"""A blueprint that tells how the client is, for monitoring and for people."""
+"""A blueprint that tells how the client is, for load balancers, monitoring and people."""
 
 from __future__ import annotations
 
-from typing import Any
+from flask import Blueprint, Response, current_app
 
-import msgspec
-from flask import Blueprint, Response, current_app, jsonify
+from shipsilently_core.contrib import health
 
 from .state import state_of
 
 __all__ = ["health_blueprint"]
 
 
-def health_blueprint(path: str = "/health/flags", name: str = "shipsilently_health") -> Blueprint:
+def health_blueprint(
+    path: str = "/health/flags",
+    name: str = "shipsilently_health",
+    *,
+    unavailable: int = health.UNAVAILABLE,
+) -> Blueprint:
     """A blueprint with one page: the client's status as JSON.
 
-    It always answers 200. A site goes on without the service, so nothing should stop
-    sending people there on its account; ``ready`` and ``gate`` tell how things are.
-    It holds no key, no context and no flag's value, and asks the service nothing.
+    It answers 200 while the service's values are served. That includes last known good
+    ones during an outage, and a process that nobody has asked for a flag yet. It holds no
+    key, no context and no flag's value, asks the service nothing, and starts nothing.
 
     Args:
         path: Where the page is.
         name: The blueprint's name.
+        unavailable: The HTTP status where only defaults are left; 200 for a site that is
+            fine with them.
     """
     blueprint = Blueprint(name, __name__)
 
-    @blueprint.get(path)
-    def health() -> Response:
-        status: dict[str, Any] = msgspec.to_builtins(
-            state_of(current_app).client.status(), str_keys=True
-        )
-        response = jsonify(status)
+    @blueprint.get(path, endpoint="health")
+    def page() -> Response:
+        status, body = health.health(state_of(current_app).client, unavailable=unavailable)
+        response = Response(body, status, mimetype="application/json")
         response.cache_control.no_store = True
         return response
 
