@@ -228,6 +228,14 @@ def test_a_context_is_followed_until_it_is_removed() -> None:
     assert rounds.times("guest") == [10, 20]
 
 
+def test_a_context_that_is_removed_meanwhile_is_not_told() -> None:
+    """What was asked for a context that nobody follows any more is not passed on."""
+    rounds = Rounds()
+    rounds.during = lambda _: rounds.refresher.remove(rounds.watch)
+    assert rounds.run(100) == [0]
+    assert rounds.told == []
+
+
 def test_a_context_that_is_added_twice_is_followed_once() -> None:
     """Adding the same context again only looks at it once more if need be."""
     rounds = Rounds()
