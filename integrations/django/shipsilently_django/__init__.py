@@ -15,7 +15,8 @@ The modules, in the order to read them:
 - `rendering`, `templatetags`, `context_processors`, `jinja`: templates
 - `asgi`: start and end with the server; `tasks`: from a request to a task
 - `testing`: flags in tests
-- `admin_page`, `management`: looking at flags
+- `admin_page`, `management`, `health`: looking at flags, and at the client
+- `recording`, `panel`: for Django Debug Toolbar; `drf`: for Django REST framework
 - `checks`, `apps`: the Django app
 """
 
