@@ -102,7 +102,7 @@ def program(source: str, service: LocalService, folder: Path, **environment: str
     script = folder / "script.py"
     script.write_text(PRELUDE + source, encoding="utf-8")
     # Python 3.12 and later warn of forks where threads run.
-    command = ["python", "-W", "ignore::DeprecationWarning", script]
+    command: list[str | Path] = ["python", "-W", "ignore::DeprecationWarning", script]
     return Program(command, service, folder, **environment)
 
 
