@@ -371,7 +371,7 @@ class Evaluator:
         if found is None:
             if view.failure is not None:
                 return default_result(key, default, view.failure)
-            self._tell_missing(key, None)
+            self._tell_missing(key, None, asked=view.own is not None and view.own.complete)
             return default_result(key, default, Failure.NOT_FOUND)
         row, source = found
         if not fits(row.value, default):
@@ -420,9 +420,11 @@ class Evaluator:
         self._report(FailureReport(Failure.TYPE_MISMATCH, None, key, message))
         return default_result(key, default, Failure.TYPE_MISMATCH)
 
-    def _tell_missing(self, key: str, status: int | None) -> None:
+    def _tell_missing(self, key: str, status: int | None, *, asked: bool = True) -> None:
         message = f"the service knows no flag {key!r}"
-        self.notices.once(f"missing {key}", "%s; the default is served", message)
+        if not asked:
+            message = f"nothing is known of flag {key!r} yet"
+        self.notices.once(f"missing {asked} {key}", "%s; the default is served", message)
         self._report(FailureReport(Failure.NOT_FOUND, status, key, message))
 
 

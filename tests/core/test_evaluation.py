@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -470,3 +471,17 @@ def test_a_call_is_a_value() -> None:
     assert isinstance(call, Call)
     with pytest.raises(AttributeError):
         call.flag_key = "b"  # type: ignore[misc]
+
+
+def test_only_an_answer_says_that_the_service_knows_no_flag(lines: list[logging.LogRecord]) -> None:
+    """Before the first answer nothing is known; each of the two is told once for a flag."""
+    bench = Bench()
+    for _ in range(2):
+        bench.evaluator.detail(bench.evaluator.known(WHO), "b", 1)
+    bench.batch({"a": 1})
+    for _ in range(2):
+        bench.evaluator.detail(bench.evaluator.known(WHO), "b", 1)
+    assert [line.getMessage() for line in lines] == [
+        "nothing is known of flag 'b' yet; the default is served",
+        "the service knows no flag 'b'; the default is served",
+    ]
