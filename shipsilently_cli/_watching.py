@@ -124,7 +124,7 @@ class _Teller:
             old = last.get(key)
             if old is None or new is None or old.value != new.value:
                 what = {**_told("old", old), **_told("new", new)}
-                self.tell("flag", flag=key, **what, reason=_reason(new))
+                self.tell("change", flag=key, **what, reason=_reason(new))
 
 
 def _told(name: str, result: EvaluationResult | None) -> dict[str, Any]:
@@ -143,11 +143,11 @@ def _as_json(kind: str, what: dict[str, Any]) -> str:
 
 def _as_text(kind: str, what: dict[str, Any]) -> str:
     match kind:
-        case "flag":
+        case "flag" | "change":
+            names = ("new",) if kind == "flag" else ("old", "new")
             values = [
                 json.dumps(what[name], ensure_ascii=False) if name in what else "not there"
-                for name in ("old", "new")
-                if name in what or "old" in what or name == "new" or what["reason"] is None
+                for name in names
             ]
             reason = f" ({what['reason']})" if what["reason"] else ""
             text = f"{what['flag']}  {' → '.join(values)}{reason}"

@@ -23,6 +23,8 @@ __all__ = ["check"]
 
 _NO_APP = "no app is loaded here: run it with your framework's command, or with --app"
 _SHOWN = 8
+#: The threads of a started client.
+_BACKGROUND = {"shipsilently-refresh", "shipsilently-stream", "shipsilently-events"}
 _EXPORTERS = ("prometheus", "opentelemetry", "otel", "sentry", "statsd")
 
 
@@ -188,7 +190,7 @@ def _fork(subject: Subject, config: Config) -> Finding:
         )
     if not subject.app:
         return skipped("fork", _NO_APP)
-    if any(thread.name.startswith("shipsilently-") for thread in threading.enumerate()):
+    if not _BACKGROUND.isdisjoint(thread.name for thread in threading.enumerate()):
         server = _preloading()
         return warning(
             "fork",

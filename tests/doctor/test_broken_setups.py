@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -266,7 +267,7 @@ def test_an_unusable_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_each_other_answer_is_named(
-    server: WireServer, answers: dict[str, Answer], check: str, text: str
+    server: WireServer, answers: dict[str, Any], check: str, text: str
 ) -> None:
     """Whatever else an endpoint may answer fails at its own line."""
     scripted(server, **answers)

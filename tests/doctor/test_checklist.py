@@ -156,8 +156,8 @@ def test_hooks_are_seen(way: str) -> None:
 
 def test_a_second_client_of_one_environment_is_seen() -> None:
     """Two clients with the same key are a warning; one, and closed ones, are not."""
-    alone = {"api_key": "sk_live_only_this_test", "api_url": "http://flags.invalid"}
-    one, other = ShipSilentlyClient(**alone), ShipSilentlyClient(**alone)
+    alone = Config(api_key="sk_live_only_this_test", api_url="http://flags.invalid")
+    one, other = ShipSilentlyClient(alone), ShipSilentlyClient(alone)
     assert checked()["clients"].level is Level.WARNING
     one.close()
     other.close()

@@ -148,19 +148,21 @@ def test_watch_prints_what_there_is_and_what_changes() -> None:
     changer = threading.Thread(target=change)
     changer.start()
     try:
-        result = run(make_app(client=client), "watch", "--user", "ada", "--count", "5")
+        result = run(make_app(client=client), "watch", "--user", "ada", "--count", "7")
     finally:
         pause.set()
         changer.join(10)
         client.close()
     assert result.exit_code == 0
     lines = [line.split("  ", 1)[1] for line in result.output.splitlines()]
-    assert lines == [
-        "a  1  default",
-        'b  {"deep": true}  default',
-        'c  "old"  default',
-        'b  {"deep": false}  default',
-        "c  gone",
+    assert lines[0].startswith("watching")
+    assert "state     streaming" in lines
+    assert [line for line in lines if line.startswith(("flag", "change"))] == [
+        "flag      a  1 (default)",
+        'flag      b  {"deep": true} (default)',
+        'flag      c  "old" (default)',
+        'change    b  {"deep": true} → {"deep": false} (default)',
+        'change    c  "old" → not there',
     ]
 
 

@@ -1,15 +1,16 @@
-"""`flask shipsilently doctor`: what it finds in good and bad set-ups."""
+"""`flask shipsilently doctor`: the doctor's checks, and what it finds in the app itself."""
 
+import json
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
 from flask import Flask
 from shipsilently_flask import ShipSilently, requires_flag
 
-from shipsilently_core import Failure, ShipSilentlyClient
-from shipsilently_core.testing import ScriptedService
+from shipsilently_local import LocalService
 
 from .apps import bare_app, user_of_header
 
@@ -17,27 +18,19 @@ FLAGS = {"on": True, "color": "blue"}
 
 
 @pytest.fixture
-def clients() -> Iterator[list[ShipSilentlyClient]]:
-    """The clients of a test, which are closed after it."""
-    made: list[ShipSilentlyClient] = []
-    yield made
-    for client in made:
-        client.close()
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalService]:
+    """A service with these flags and quick heartbeats."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with LocalService(FLAGS, heartbeat=0.1) as running:
+        yield running
 
 
-def site(
-    clients: list[ShipSilentlyClient],
-    service: ScriptedService,
-    *,
-    client_flags: tuple[str, ...] = (),
-    loader: Any = user_of_header,
-    **settings: Any,
-) -> Flask:
-    """An app on a scripted service, with a real clock."""
-    client = ShipSilentlyClient(api_key="sk_secret", transport=service, **settings)
-    clients.append(client)
+def site(service: LocalService, *, loader: Any = user_of_header, **settings: Any) -> Flask:
+    """An app on that service."""
     app = bare_app()
-    ShipSilently(app, client=client, context_loader=loader, client_flags=client_flags)
+    told: dict[str, Any] = {"api_key": service.key, "api_url": service.url, **settings}
+    ShipSilently(app, context_loader=loader, **told)
     return app
 
 
@@ -46,101 +39,79 @@ def examine(app: Flask, *words: str) -> Result:
     return app.test_cli_runner().invoke(args=["shipsilently", "doctor", *words])
 
 
-def verdicts(result: Result) -> dict[str, str]:
-    """The verdict on each thing that was looked at."""
-    lines = [line.split(maxsplit=2) for line in result.output.splitlines()]
-    return {what: verdict for verdict, what, *_ in lines}
+def checks(result: Result) -> dict[str, dict[str, Any]]:
+    """Each check of the report."""
+    return {check["check"]: check for check in json.loads(result.stdout)["checks"]}
 
 
-def test_a_good_set_up_is_ok(clients: list[ShipSilentlyClient]) -> None:
-    """With a loader, gates in order, a service and a stream everything is `ok`, and the key is
-    not shown."""
-    app = site(clients, ScriptedService(FLAGS, streaming=True), client_flags=("on",))
+def test_a_good_set_up_is_ok(service: LocalService) -> None:
+    """With a loader, gates in order, hooks, a service and a stream all is well."""
+    settings: dict[str, Any] = {"on_state_change": print, "on_error": print}
+    app = site(service, client_flags=("on",), defaults={"on": False}, **settings)
     app.add_url_rule("/", "page", requires_flag("on")(lambda: "page"))
     result = examine(app)
-    assert (result.exit_code, set(verdicts(result).values())) == (0, {"ok"})
-    assert set(verdicts(result)) == {"context", "gates", "service", "stream"}
-    assert "2 flags in" in result.output
-    assert "sk_secret" not in result.output
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "All is well.")
+    assert "waiting for a heartbeat" in result.stderr
+    for name in ("heartbeat", "context", "gates"):
+        assert any(line.startswith(f"ok       {name} ") for line in result.stdout.splitlines())
 
 
-def test_what_may_be_meant_so_is_a_note(clients: list[ShipSilentlyClient]) -> None:
-    """No loader, an unknown flag for the browser and a plan without streaming are notes."""
-    app = site(clients, ScriptedService(FLAGS), client_flags=("on", "gone"), loader=None)
-    result = examine(app)
-    assert result.exit_code == 0
-    assert verdicts(result) == {
-        "context": "note",
-        "gates": "ok",
-        "service": "ok",
-        "browser": "note",
-        "stream": "note",
-    }
-    assert "there is no flag 'gone'" in result.output
-    assert "polled every 30 s" in result.output
+def test_an_unknown_flag_for_the_browser_is_a_warning(service: LocalService) -> None:
+    """A flag that a browser is to get and that does not exist is told."""
+    result = examine(site(service, client_flags=("on", "gone")), "--quick", "--json")
+    assert result.exit_code == 1
+    assert "there is no flag 'gone'" in checks(result)["browser"]["text"]
 
 
-def test_flask_login_is_seen(clients: list[ShipSilentlyClient]) -> None:
-    """An app with a login manager needs no loader."""
-    app = site(clients, ScriptedService(FLAGS), loader=None)
-    app.login_manager = object()  # type: ignore[attr-defined]  # as Flask-Login does
-    assert "Flask-Login's current user" in examine(app).output
+@pytest.mark.parametrize(
+    ("login", "text"), [(False, "everybody gets the same flags"), (True, "Flask-Login's")]
+)
+def test_whom_flags_are_for_is_told(service: LocalService, login: bool, text: str) -> None:
+    """Without a loader it is Flask-Login's user, or nobody in particular."""
+    app = site(service, loader=None)
+    if login:
+        app.login_manager = object()  # type: ignore[attr-defined]  # as Flask-Login does
+    context = checks(examine(app, "--quick", "--json"))["context"]
+    assert (context["level"], text in context["text"]) == ("ok", True)
 
 
-@pytest.mark.parametrize("off", ["stream", "background"])
-def test_a_stream_that_is_switched_off_is_a_note(
-    clients: list[ShipSilentlyClient], off: str
-) -> None:
-    """A stream that the configuration has switched off is not waited for."""
-    settings: dict[str, Any] = {off: False}
-    app = site(clients, ScriptedService(FLAGS, streaming=True), **settings)
-    result = examine(app)
-    assert (result.exit_code, verdicts(result)["stream"]) == (0, "note")
-
-
-def test_a_stream_that_does_not_open_is_bad(clients: list[ShipSilentlyClient]) -> None:
-    """A stream that is still not there after the wait is a fault."""
-
-    class NoStream(ScriptedService):
-        def open_stream(self, ticket: str) -> NoReturn:
-            raise ConnectionError
-
-    result = examine(site(clients, NoStream(FLAGS, streaming=True)), "--wait", "0.1")
-    assert (result.exit_code, verdicts(result)["stream"]) == (1, "bad")
-
-
-def test_a_gate_above_its_route_is_bad(clients: list[ShipSilentlyClient]) -> None:
+def test_a_gate_above_its_route_is_a_failure(service: LocalService) -> None:
     """The doctor finds gates that guard nothing, without a request."""
-    app = site(clients, ScriptedService(FLAGS, streaming=True))
+    app = site(service)
 
     @requires_flag("on")
     @app.get("/")
     def page() -> str:
         return "page"
 
-    result = examine(app)
-    assert (result.exit_code, verdicts(result)["gates"]) == (1, "bad")
+    result = examine(app, "--quick", "--json")
+    assert (result.exit_code, checks(result)["gates"]["level"]) == (2, "failure")
 
 
-@pytest.mark.parametrize("disable_cache", [False, True])
-@pytest.mark.parametrize(
-    ("way", "advice"),
-    [
-        ({"status": 401}, "SHIPSILENTLY_API_KEY"),
-        ({"status": 429}, "asks for a pause"),
-        ({"status": 503}, "the service itself has an error"),
-        ({"status": 200, "body": b"<html>"}, "something else answers"),
-        ({"connected": False}, "no connection"),
-        ({"failure": Failure.TIMEOUT}, "SHIPSILENTLY_TIMEOUT"),
-    ],
-)
-def test_a_service_that_fails_is_bad(
-    clients: list[ShipSilentlyClient], way: dict[str, Any], advice: str, disable_cache: bool
+def test_a_wrong_key_is_named(service: LocalService) -> None:
+    """A refused key is a failure at its own line, and is not shown."""
+    result = examine(site(service, api_key="sk_live_recognisable"), "--quick")
+    assert result.exit_code == 2
+    assert result.stdout.splitlines()[-1] == "The cause: access: the key is refused (HTTP 401)."
+    assert "recognisable" not in result.output
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_reads_are_found_in_the_apps_own_code(
+    service: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
-    """Each way to fail has its advice, and the stream is not tried then."""
-    service = ScriptedService(FLAGS, streaming=True)
-    service.fail(**way)
-    result = examine(site(clients, service, disable_cache=disable_cache))
-    assert (result.exit_code, verdicts(result)["service"]) == (1, "bad")
-    assert advice in result.output
-    assert "stream" not in verdicts(result)
+    """A package is searched as a whole, a single file with its templates and nothing beside it."""
+    name = f"made_for_flask_doctor_{alone}".lower()
+    folder = tmp_path if alone else tmp_path / name
+    (folder / "templates").mkdir(parents=True)
+    (folder / "templates" / "page.html").write_text("{% if flag('page') %}{% endif %}")
+    (folder / "other.py").write_text("flags.get('other')")
+    (folder / (f"{name}.py" if alone else "__init__.py")).write_text(
+        "def view():\n    return flags.get('main')"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__(name)
+    app = Flask(name)
+    ShipSilently(app, api_key=service.key, api_url=service.url)
+    text = checks(examine(app, "--quick", "--json"))["defaults"]["text"]
+    assert ("main (" in text, "page (" in text, "other (" in text) == (True, True, not alone)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from queue import SimpleQueue
 from typing import Any
 
 import click
-from flask import Flask, current_app
+from flask import current_app
 from flask.cli import AppGroup
 
 from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyClient
 from shipsilently_core.signals import evaluation_failed
 
-from .doctor import examine
+from .doctor import doctor
 from .state import state_of
 
 __all__ = ["commands"]
 
 commands = AppGroup("shipsilently", help="Ask for feature flags, as this app's client sees them.")
+commands.add_command(doctor)
 
 _user = click.option("--user", metavar="ID", help="The userId to ask for.")
 _attributes = click.option(
@@ -110,40 +108,12 @@ def list_(user: str | None, attributes: dict[str, Any], as_json: bool) -> None:
 @_user
 @_attributes
 @click.option("--count", type=click.IntRange(min=1), help="End after so many lines.")
-def watch(user: str | None, attributes: dict[str, Any], count: int | None) -> None:
-    """Print flags as they change, until Ctrl-C: first all there are, then each change."""
-    lines: SimpleQueue[str] = SimpleQueue()
-    known: dict[str, EvaluationResult] = {}
+@click.option("--json", "as_json", is_flag=True, help="Print an object a line.")
+def watch(user: str | None, attributes: dict[str, Any], count: int | None, as_json: bool) -> None:
+    """Print states, flag changes and failures as they come, until Ctrl-C."""
+    from shipsilently_cli._watching import watch as follow
 
-    def told(results: dict[str, EvaluationResult]) -> None:
-        for key in sorted(results.keys() | known.keys()):
-            new, old = results.get(key), known.get(key)
-            if new is None:
-                lines.put(f"{key}  gone")
-            elif old is None or old.value != new.value:
-                lines.put("  ".join(_Row(new).as_columns()[:3]))
-        known.clear()
-        known.update(results)
-
-    try:
-        with closing(_client().stream(_context(user, attributes), told)):
-            for _ in itertools.count() if count is None else range(count):
-                click.echo(f"{datetime.now().astimezone():%H:%M:%S}  {lines.get()}")
-    except KeyboardInterrupt:
-        click.echo()
-
-
-@commands.command("doctor")
-@click.option("--wait", default=5.0, show_default=True, help="Seconds to wait for the stream.")
-def doctor(wait: float) -> None:
-    """Look at the set-up, the service and the stream; ends with status 1 if something is wrong."""
-    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
-    findings = []
-    for finding in examine(app, wait):
-        click.echo(f"{finding.verdict:4}  {finding.what:8} {finding.text}")
-        findings.append(finding)
-    if any(finding.verdict == "bad" for finding in findings):
-        raise SystemExit(1)
+    follow(_client(), _context(user, attributes), click.echo, as_json=as_json, count=count)
 
 
 def _client() -> ShipSilentlyClient:

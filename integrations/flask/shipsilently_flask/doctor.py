@@ -1,129 +1,95 @@
-"""What ``flask shipsilently doctor`` looks at, and what it says of each."""
+"""``flask shipsilently doctor``: the doctor's checks, with the app's client and Flask's own."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flask import Flask
+import click
+from flask import Flask, current_app
+from flask.cli import with_appcontext
 
-from shipsilently_core import (
-    ConfigurationError,
-    ConnectionState,
-    EvaluationError,
-    Failure,
-    ShipSilentlyClient,
-)
-from shipsilently_core.signals import evaluation_failed
+from shipsilently_core import ConfigurationError
 
 from .order import check_order
 from .state import State, state_of
 
-__all__ = ["Finding", "examine"]
+if TYPE_CHECKING:
+    from shipsilently_cli.checkup import Finding
 
-_ADVICE = {
-    Failure.AUTH: "the service refuses the key; is SHIPSILENTLY_API_KEY that of this environment?",
-    Failure.NETWORK: "no connection; look at SHIPSILENTLY_API_URL, the proxy and the firewall",
-    Failure.TIMEOUT: "no answer within SHIPSILENTLY_TIMEOUT",
-    Failure.THROTTLED: "the service asks for a pause; try again later",
-    Failure.SERVER: "the service itself has an error; try again later",
-    Failure.PROTOCOL: "something else answers there; is SHIPSILENTLY_API_URL right?",
-}
-_SETTLED = (ConnectionState.STREAMING, ConnectionState.POLLING)
-_LOOK_AGAIN = 0.02
+__all__ = ["doctor"]
+
+_COLOURS = {"ok": "green", "warning": "yellow", "failure": "red", "skipped": "bright_black"}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
+@click.command()
+@click.option("--quick", is_flag=True, help="Measure less and do not wait for a heartbeat.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_appcontext
+def doctor(quick: bool, as_json: bool) -> None:
+    """Check the way to the service, the app and the production checklist.
 
-    Attributes:
-        verdict: ``ok``, ``note`` for what may be meant so, or ``bad``.
-        what: What was looked at.
-        text: What was found, and what to do.
+    Ends with status 0 if all is well, 1 with warnings, 2 with failures.
     """
+    # Here, not above: every app imports this module, and few of its processes are the doctor.
+    from shipsilently_cli.checkup import Subject, examine, print_report
 
-    verdict: str
-    what: str
-    text: str
-
-
-def examine(app: Flask, patience: float) -> Iterator[Finding]:
-    """Look at the app's set-up, then at the service, then at the stream.
-
-    Args:
-        app: The app.
-        patience: Seconds to wait for the stream.
-    """
+    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
     state = state_of(app)
-    yield _people(app, state)
-    yield _gates(app)
-    reached = yield from _service(app, state)
-    if reached:
-        yield _stream(state.client, patience)
-
-
-def _people(app: Flask, state: State) -> Finding:
-    if state.extension.loader is not None:
-        return Finding("ok", "context", "a context loader says whom flags are for")
-    if hasattr(app, "login_manager"):
-        return Finding("ok", "context", "flags are for Flask-Login's current user")
-    return Finding(
-        "note",
-        "context",
-        "no context loader and no Flask-Login: everybody gets the same flags",
+    subject = Subject(
+        config=state.client.config,
+        app=f"the app {app.name!r}",
+        client=state.client,
+        sources=tuple(_sources(app)),
+        framework=lambda flags: _framework(app, state, flags),
     )
+    findings = examine(subject, quick=quick, progress=lambda text: click.echo(text, err=True))
+    code = print_report(
+        findings,
+        click.echo,
+        as_json=as_json,
+        paint=lambda level, text: click.style(text, fg=_COLOURS[level]),
+    )
+    sys.exit(code)
 
 
-def _gates(app: Flask) -> Finding:
+def _sources(app: Flask) -> Iterator[Path]:
+    """Where the app's code is: its package; or the file that it is in, and its templates."""
+    file = getattr(sys.modules.get(app.import_name), "__file__", None)
+    if file is None:
+        # Made without a module of its own, as in a test: its root path is just any folder.
+        return
+    if Path(file).name == "__init__.py":
+        yield Path(app.root_path)
+        return
+    # Whatever else lies in the folder of a single file may be no part of the app.
+    yield Path(file)
+    if app.template_folder is not None:
+        yield Path(app.root_path, app.template_folder)
+
+
+def _framework(app: Flask, state: State, flags: frozenset[str] | None) -> Iterator[Finding]:
+    from shipsilently_cli.checkup.findings import failure, ok, warning
+
+    if state.extension.loader is not None:
+        yield ok("context", "a context loader says whom flags are for")
+    elif hasattr(app, "login_manager"):
+        yield ok("context", "flags are for Flask-Login's current user")
+    else:
+        # That may be meant so.
+        yield ok("context", "no context loader and no Flask-Login: everybody gets the same flags")
     try:
         check_order(app)
     except ConfigurationError as error:
-        return Finding("bad", "gates", str(error))
-    return Finding("ok", "gates", "every @requires_flag stands below its route")
-
-
-def _service(app: Flask, state: State) -> Generator[Finding, None, bool]:
-    """Findings; returns whether the service answered."""
-    client = state.client
-    failures: list[Failure] = []
-
-    def note(sender: object, failure: Failure, **more: object) -> None:
-        failures.append(failure)
-
-    began = time.monotonic()
-    with evaluation_failed.connected_to(note, sender=client):
-        try:
-            found = client.evaluate_all()
-        except EvaluationError:
-            found = {}
-    took = time.monotonic() - began
-    if failures:
-        advice = _ADVICE.get(failures[0], str(failures[0]))
-        yield Finding("bad", "service", f"{client.config.api_url}: {advice}")
-        return False
-    yield Finding(
-        "ok", "service", f"{client.config.api_url}: {len(found)} flags in {took * 1000:.0f} ms"
-    )
-    for key in state.settings.client_flags:
-        if key not in found:
-            yield Finding("note", "browser", f"SHIPSILENTLY_CLIENT_FLAGS: there is no flag {key!r}")
-    return True
-
-
-def _stream(client: ShipSilentlyClient, patience: float) -> Finding:
-    config = client.config
-    if not (config.background and config.stream):
-        return Finding("note", "stream", "switched off by the configuration")
-    client.start()
-    pause, end = threading.Event(), time.monotonic() + patience
-    while client.connection_state not in _SETTLED and time.monotonic() < end:
-        pause.wait(_LOOK_AGAIN)
-    if client.connection_state is ConnectionState.STREAMING:
-        return Finding("ok", "stream", "open: changes arrive as they are made")
-    if client.connection_state is ConnectionState.POLLING:
-        text = f"not in the plan: flags are polled every {config.polling_interval:g} s"
-        return Finding("note", "stream", text)
-    return Finding("bad", "stream", f"not open after {patience:g} s; is a proxy holding it back?")
+        yield failure("gates", str(error), "Write @app.route first and @requires_flag below it.")
+    else:
+        yield ok("gates", "every @requires_flag stands below its route")
+    unknown = [key for key in state.settings.client_flags if flags and key not in flags]
+    if unknown:
+        yield warning(
+            "browser",
+            f"SHIPSILENTLY_CLIENT_FLAGS: there is no flag {', '.join(map(repr, unknown))}",
+            "Correct its spelling, or make it in this environment.",
+        )

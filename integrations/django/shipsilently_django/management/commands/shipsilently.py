@@ -1,4 +1,4 @@
-"""``manage.py shipsilently list`` and ``evaluate``: what the service says, for whom you like."""
+"""``manage.py shipsilently``: what the service says, for whom you like; the rest beside it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from shipsilently_core import EvaluationResult, ShipSilentlyClient
 from shipsilently_core.signals import evaluation_failed
+from shipsilently_django.management import doctor, watch
 from shipsilently_django.setup import get_client
 from shipsilently_django.users import UnknownUserError, context_of_user, find_user
 
@@ -23,12 +24,12 @@ class Command(BaseCommand):
     help = "Show flags as the service evaluates them, for a user or for a context."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """``list`` and ``evaluate``."""
+        """``list``, ``evaluate``, ``watch`` and ``doctor``."""
         subparsers = parser.add_subparsers(dest="verb", required=True)
         every = subparsers.add_parser("list", help="every flag of the environment")
         one = subparsers.add_parser("evaluate", help="one flag; fails where there is none")
         one.add_argument("key", help="the flag's key")
-        for each in (every, one):
+        for each in (every, one, watch.add_parser(subparsers)):
             each.add_argument("--user", help="the name that this user logs in with")
             each.add_argument(
                 "--context",
@@ -38,6 +39,7 @@ class Command(BaseCommand):
                 help="more attributes; a value is JSON, or else a string",
             )
             each.add_argument("--json", action="store_true", help="print JSON")
+        doctor.add_parser(subparsers)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Ask, and print.
@@ -45,10 +47,17 @@ class Command(BaseCommand):
         Raises:
             CommandError: There is no such user or flag, or the service did not answer.
         """
+        as_json: bool = options["json"]
+        if options["verb"] == "doctor":
+            doctor.run(self, quick=options["quick"], as_json=as_json)
+            return
         client = get_client()
         if client.evaluator.closed:
             raise CommandError("this site asks no service: see SHIPSILENTLY in its settings")
         context = {**_context(options["user"]), **_attributes(options["context"])}
+        if options["verb"] == "watch":
+            watch.run(self, client, context, as_json=as_json, count=options["count"])
+            return
         failures: list[str] = []
 
         def note(sender: Any, *, failure: Any, **_: Any) -> None:
@@ -58,7 +67,7 @@ class Command(BaseCommand):
             results = _ask(client, context, options.get("key"))
         if failures:
             raise CommandError(f"the service did not answer as it should: {failures[0]}")
-        self._print(results, as_json=options["json"])
+        self._print(results, as_json=as_json)
 
     def _print(self, results: Iterable[EvaluationResult], *, as_json: bool) -> None:
         rows = sorted(results, key=lambda result: result.flag_key)

@@ -1,0 +1,1 @@
+"""The commands that ask a service: `doctor`, `evaluate` and `watch`."""
