@@ -115,7 +115,7 @@ class Latch(Generic[T]):
             futures, self._futures = self._futures, []
         for future in futures:
             try:
-                future.get_loop().call_soon_threadsafe(_finish, future)
+                future.get_loop().call_soon_threadsafe(future.set_result, None)
             except RuntimeError:
                 # That loop has been closed, so nobody is waiting there any more.
                 continue
@@ -138,11 +138,6 @@ class Latch(Generic[T]):
                 if future in self._futures:
                     self._futures.remove(future)
         return future.done()
-
-
-def _finish(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class Bell:
