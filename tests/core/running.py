@@ -50,9 +50,10 @@ class Running:
         *,
         streaming: bool = True,
         clock: Clock | None = None,
+        kind: type[ScriptedService] = ScriptedService,
         **settings: Any,
     ) -> None:
-        self.service = ScriptedService({"a": 1} if flags is None else flags, streaming=streaming)
+        self.service = kind({"a": 1} if flags is None else flags, streaming=streaming)
         self.clock = ManualClock()
         self.states: list[ConnectionState] = []
         self.client = ShipSilentlyClient(

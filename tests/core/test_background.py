@@ -10,6 +10,8 @@ import pytest
 
 from shipsilently_core import ConnectionState, Failure, FailureReport, Reason, ShipSilentlyClient
 from shipsilently_core._clock import SystemClock
+from shipsilently_core._wire import EVENTS, Reply, Request
+from shipsilently_core.testing import ScriptedService
 from tests.core.running import Running, eventually, running, users
 from tests.core.support import listening
 
@@ -240,6 +242,70 @@ def test_nobody_listens_at_the_address(free_port: int) -> None:
         assert {report.failure for report in told} == {Failure.NETWORK}
     finally:
         client.close()
+
+
+# Delivery of events.
+
+
+class Exploding(ScriptedService):
+    """A service whose events endpoint raises what no transport should, twice."""
+
+    left = 2
+
+    def send(self, request: Request) -> Reply:
+        if request.path == EVENTS and self.left:
+            self.left -= 1
+            raise KeyError("secret")
+        return super().send(request)
+
+
+def test_an_error_nobody_foresaw_does_not_end_the_delivery_of_events(
+    lines: list[logging.LogRecord],
+) -> None:
+    """Whatever raises while events are sent, later ones are delivered, and the log says so."""
+    with running(kind=Exploding) as run:
+        service = run.service
+        assert isinstance(service, Exploding)
+        analytics = run.client.evaluator.analytics
+        while service.left:
+            left = service.left
+            run.client.get("a", context={"userId": "system"})
+            run.clock.advance(3700)
+            analytics.wake()
+            eventually(lambda left=left: service.left < left)  # type: ignore[misc]
+
+        def delivered() -> bool:
+            run.client.get("a", context={"userId": "system"})
+            run.clock.advance(3700)
+            analytics.wake()
+            return bool(service.events)
+
+        eventually(delivered)
+    assert not any("secret" in line.getMessage() for line in lines)
+
+
+def test_an_interval_without_events_is_followed_by_a_whole_one() -> None:
+    """Nothing is sent where nothing happened, and waking the delivery early changes nothing."""
+    with running() as run:
+        analytics = run.client.evaluator.analytics
+        run.clock.advance(31)
+        analytics.wake()
+        bell = run.client._background._flush_bell  # type: ignore[union-attr]
+        eventually(lambda: not bell._event.is_set())
+        # It is over once it waits again for the next interval to pass.
+        for _ in range(3):
+            analytics.wake()
+            eventually(lambda: not bell._event.is_set())
+        run.client.get("a", context={"userId": "system"})
+        run.clock.advance(29)
+        analytics.wake()
+        eventually(lambda: not bell._event.is_set())
+        analytics.wake()
+        eventually(lambda: not bell._event.is_set())
+        assert run.service.events == []
+        run.clock.advance(2)
+        analytics.wake()
+        eventually(lambda: run.service.events)
 
 
 # Beginning and end.

@@ -115,7 +115,7 @@ service = ScriptedService({{"a": 1}}, streaming=True)
 client = ShipSilentlyClient(api_key="sk_test", transport=service)
 client.start()
 assert client.wait_ready(10)
-asked = len(service.requests)
+unused = ShipSilentlyClient(api_key="sk_test", api_url="http://127.0.0.1:9")
 child = os.fork()
 if child:
     _, status = os.waitpid(child, 0)
@@ -124,6 +124,7 @@ else:
     # Threads do not live on in a child; what is known does, and the first use starts anew.
     print("child", client.get("a", context={{"userId": "system"}}), end=" ", flush=True)
     print(client.wait_ready(10), service.tickets > 0, flush=True)
+    print(unused.status().pid == os.getpid(), unused.connection_state, flush=True)
     client.close()
     os._exit(0)
 """
@@ -143,7 +144,7 @@ def test_a_fork_is_noticed_with_and_without_hooks(before: str, tmp_path: Path) -
         check=False,
     )
     assert ended.stderr == ""
-    assert ended.stdout.splitlines() == ["child 1 True True", "parent 1 0"]
+    assert ended.stdout.splitlines() == ["child 1 True True", "True idle", "parent 1 0"]
     assert ended.returncode == 0
 
 

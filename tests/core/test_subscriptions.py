@@ -234,3 +234,19 @@ def test_a_closed_client_cannot_be_used_again() -> None:
             run.client.start()
         with pytest.raises(ClientClosedError):
             run.client.wait_ready(1)
+
+
+def test_a_client_that_is_closed_by_its_own_beginning_follows_nothing() -> None:
+    """A hook may close the client while a subscription starts it; that raises nothing."""
+    closed: list[ConnectionState] = []
+
+    def close(state: ConnectionState) -> None:
+        closed.append(state)
+        run.client.close()
+
+    run = Running(None, stream=False, on_state_change=close)
+    follower = Follower()
+    subscription = run.client.stream(None, follower)
+    subscription.close()
+    assert closed == [ConnectionState.POLLING, ConnectionState.IDLE]
+    assert run.client.connection_state is ConnectionState.IDLE
