@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from shipsilently_local import LocalService
-from tests.servers.harness import Program, eventually, opened_streams, run_script, user_names
+from tests.servers.harness import (
+    Program,
+    delivered_events,
+    eventually,
+    opened_streams,
+    run_script,
+    user_names,
+)
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -81,8 +88,11 @@ def test_each_celery_child_streams_once(
 
         eventually(everywhere, "the change is everywhere", pause=0.2)
         assert opened_streams(service) == (streams, streams)
-        seconds = worker.stop(signal.SIGTERM)
-        assert seconds < 10
+        tasks.run(["user-1"] * 12)
+        before = delivered_events(service)
+        # It takes seconds without us, too.
+        seconds = worker.stop(signal.SIGTERM, limit=30)
+        assert delivered_events(service) > before, "the last events are lost"
         assert service.wait_for_streams(0, 5)
     assert "Traceback" not in worker.output
     say(f"celery: SIGTERM ends it in {seconds:.2f} s")

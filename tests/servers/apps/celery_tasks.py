@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 from celery import Celery  # type: ignore[import-untyped]  # it has no types
+from celery.signals import worker_process_shutdown  # type: ignore[import-untyped]  # likewise
 
 from shipsilently_core import ShipSilentlyClient
 from tests.servers.apps.answer import answer, hold, set_up
@@ -30,6 +31,12 @@ app.conf.update(
 )
 client = ShipSilentlyClient()
 set_up(client)
+
+
+@worker_process_shutdown.connect
+def close(**_: object) -> None:
+    """A child of the pool ends without Python's exit hooks."""
+    client.close()
 
 
 @app.task
