@@ -147,21 +147,16 @@ class Analytics:
         """A delivery ended early for a reason of our own; the background waits before the next."""
         self._not_before = self._clock.monotonic() + self._config.flush_interval
 
-    def failed(self, reply: Reply) -> None:
-        """The service could not take events now."""
+    def failed(self, reply: Reply) -> Failure:
+        """The service could not take events now; how that is called."""
         now = self._clock.monotonic()
         pause = retry_after(reply, now=self._clock.time(), base=self._base_delay)
         if pause is not None:
             self._paused_until = now + pause
         self._not_before = now + (self._config.flush_interval if pause is None else pause)
-        failure = failure_of(reply) or Failure.PROTOCOL
-        self._notices.warn(
-            f"events {failure}",
-            "analytics events could not be delivered (%s); they are kept for the next time",
-            failure,
-        )
+        return failure_of(reply) or Failure.PROTOCOL
 
-    def end_turn(self, unsent: list[Check], refused: int) -> None:
+    def end_turn(self, unsent: list[Check], refused: int, failure: Failure | None) -> None:
         """A delivery has ended: put back what is unsent, in front, as far as there is room."""
         self._buffer.extendleft(reversed(unsent))
         self._let_oldest_go()
@@ -170,10 +165,19 @@ class Analytics:
             self._refused += refused
             crowded_out = self._crowded_out - self._crowded_out_told
             self._crowded_out_told += crowded_out
-        if crowded_out:
+        if failure is not None:
+            self._notices.warn(
+                f"events {failure}",
+                "analytics events could not be delivered (%s); %d wait for the next time, %d were "
+                "lost",
+                failure,
+                len(self._buffer),
+                crowded_out,
+            )
+        elif crowded_out:
             self._notices.warn(
                 "events lost",
-                "more flags are read than can be reported: %d analytics events were lost",
+                "more flags are read than can be delivered: %d analytics events were lost",
                 crowded_out,
             )
         causes = [
@@ -245,7 +249,7 @@ class _Delivery:
         self._checks: list[Check] | None = None
         self._sent = 0
         self._refused = 0
-        self._stopped = False
+        self._failure: Failure | None = None
         self.accepted = 0
         #: Set when the next flush may begin.
         self.over: Latch[bool] = Latch()
@@ -265,7 +269,7 @@ class _Delivery:
         if self._checks is None:
             self._checks = self._analytics.take_all()
         chunk = self._checks[self._sent : self._sent + _MOST_IN_ONE_REQUEST]
-        if self._stopped or not chunk or not self.time_left():
+        if self._failure is not None or not chunk or not self.time_left():
             return None
         return Request(EVENTS, events_body(chunk), self.time_left())
 
@@ -283,13 +287,12 @@ class _Delivery:
             self._sent += size
             self._analytics.refused(reply, size)
         else:
-            self._stopped = True
-            self._analytics.failed(reply)
+            self._failure = self._analytics.failed(reply)
 
     def end(self) -> None:
         """What was not sent goes back, and the next flush may begin."""
         unsent = (self._checks or [])[self._sent :]
-        if unsent and not self._stopped:
+        if unsent and self._failure is None:
             self._analytics.cut_short()
-        self._analytics.end_turn(unsent, self._refused)
+        self._analytics.end_turn(unsent, self._refused, self._failure)
         self.over.set(True)

@@ -367,7 +367,7 @@ def test_after_an_error_of_our_own_the_background_waits_too() -> None:
 
 
 def test_a_failure_is_warned_of_once_a_minute(lines: list[logging.LogRecord]) -> None:
-    """A long outage is two lines a minute at most: not delivered, and lost."""
+    """In a long outage there is one line a minute, which tells of what was lost, too."""
     made = Setup(max_buffer_size=10)
     for _ in range(60):
         made.record(20)
@@ -375,10 +375,22 @@ def test_a_failure_is_warned_of_once_a_minute(lines: list[logging.LogRecord]) ->
         made.flush()
         made.clock.advance(0.5)
     assert [line.getMessage() for line in lines] == [
-        "analytics events could not be delivered (server); they are kept for the next time",
-        "more flags are read than can be reported: 10 analytics events were lost",
+        "analytics events could not be delivered (server); 10 wait for the next time, 10 were lost"
     ]
     assert sum(count for count, _ in made.lost) == made.analytics.dropped == 60 * 20 - 10
+
+
+def test_reading_more_than_can_be_delivered_is_warned_of_once(
+    lines: list[logging.LogRecord],
+) -> None:
+    """Where every delivery succeeds and the buffer overflows all the same."""
+    made = Setup(max_buffer_size=10)
+    for _ in range(5):
+        made.record(15)
+        made.flush()
+    assert [line.getMessage() for line in lines] == [
+        "more flags are read than can be delivered: 5 analytics events were lost"
+    ]
 
 
 # Time and turns.
