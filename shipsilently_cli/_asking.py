@@ -75,8 +75,8 @@ def client_of(app: str | None) -> ShipSilentlyClient:
         fail(str(error))
 
 
-def load_app(name: str) -> tuple[ShipSilentlyClient, Path | None]:
-    """Import an app from the current folder; its client, and the folder of its code.
+def load_app(name: str) -> tuple[ShipSilentlyClient, tuple[Path, ...]]:
+    """Import an app from the current folder; its client, and where its code is.
 
     Raises:
         click.ClickException: There is no such thing, or it has no client.
@@ -105,7 +105,7 @@ def load_app(name: str) -> tuple[ShipSilentlyClient, Path | None]:
             "install(app), or name the ShipSilently itself"
         )
     file = getattr(module, "__file__", None)
-    return client, None if file is None else _folder_of(Path(file), module_name)
+    return client, () if file is None else _sources_of(Path(file), module_name)
 
 
 def _client_in(found: Any) -> ShipSilentlyClient | None:
@@ -127,15 +127,16 @@ def _client_in(found: Any) -> ShipSilentlyClient | None:
     return None
 
 
-def _folder_of(file: Path, module_name: str) -> Path:
-    """The top package's folder; the file itself where it stands alone."""
+def _sources_of(file: Path, module_name: str) -> tuple[Path, ...]:
+    """The top package's folder; of a file that stands alone, itself and its templates."""
     depth = module_name.count(".")
     if depth == 0 and file.name != "__init__.py":
-        return file
+        templates = file.parent / "templates"
+        return (file, templates) if templates.is_dir() else (file,)
     folder = file.parent
     for _ in range(depth - (file.name != "__init__.py")):
         folder = folder.parent
-    return folder
+    return (folder,)
 
 
 def fail(problem: str) -> NoReturn:

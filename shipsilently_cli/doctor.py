@@ -49,8 +49,7 @@ def doctor(app: str | None, sources: tuple[Path, ...], quick: bool, as_json: boo
 
 def _subject(app: str | None, sources: tuple[Path, ...]) -> Subject:
     if app is not None:
-        client, folder = load_app(app)
-        own = () if folder is None else (folder,)
+        client, own = load_app(app)
         return Subject(config=client.config, app=app, client=client, sources=sources or own)
     try:
         return Subject(config=Config.from_env(), sources=sources)

@@ -61,7 +61,9 @@ def _defaults(subject: Subject, config: Config, flags: frozenset[str] | None) ->
             "Declare them in `defaults`: they are what is served until the service has answered.",
         )
     elif reads:
-        yield ok("defaults", f"each of the {len({read.key for read in reads})} flags read has one")
+        count = len({read.key for read in reads})
+        what = "the one flag" if count == 1 else f"each of the {count} flags"
+        yield ok("defaults", f"{what} read has one")
     elif config.defaults or not flags:
         yield ok("defaults", f"{len(config.defaults)} declared; no flag was found in the sources")
     else:

@@ -95,6 +95,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "made_for_doctor").mkdir()
     (tmp_path / "made_for_doctor" / "fast.py").write_text(FASTAPI)
     (tmp_path / "made_for_doctor_flask.py").write_text(FLASK)
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "page.html").write_text("{{ flag('checkout-v2') }}")
     (tmp_path / "made_for_doctor_broken.py").write_text("1 / 0")
     (tmp_path / "made_for_doctor_wrong.py").write_text(
         "from shipsilently_core import Config\nConfig(api_key='sk_x', timeout=-1)"
@@ -126,7 +128,8 @@ def test_an_app_is_examined(service: LocalService, folder: Path, name: str) -> N
     assert checks["hooks"]["level"] == "warning"
     assert checks["fork"]["level"] == "ok"
     if "flask" in name:
-        assert "banner (made_for_doctor_flask.py:6)" in checks["defaults"]["text"]
+        text = checks["defaults"]["text"]
+        assert "banner (made_for_doctor_flask.py:6), checkout-v2 (page.html:1)" in text
 
 
 @pytest.mark.parametrize(
