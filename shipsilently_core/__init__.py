@@ -2,7 +2,8 @@
 
 The modules, in the order to read them: `values` (what is handed out), `config`
 (what can be set), `context` (whom for), `errors`, `signals`, `client` (the verbs),
-`flags` (one request's view), `handles` (what is to be closed again), `testing` (fakes).
+`flags` (one request's view), `flagset` (the same, typed), `handles` (what is to be closed
+again), `testing` (fakes).
 
 Behind them: `_resolver` (a request's wait), `_evaluation` (the failure matrix),
 `_cache`, `_gate`, `_backoff`, `_notices` (what is known), `_view` (what a caller sees
@@ -17,6 +18,7 @@ from .config import AnalyticsConfig, Config, RetryConfig
 from .context import Context
 from .errors import ClientClosedError, ConfigurationError, EvaluationError, ShipSilentlyError
 from .flags import Flags
+from .flagset import FlagKey, FlagSet
 from .handles import Flushed, Subscription
 from .values import (
     ConnectionState,
@@ -40,6 +42,8 @@ __all__ = [
     "EvaluationResult",
     "Failure",
     "FailureReport",
+    "FlagKey",
+    "FlagSet",
     "FlagValue",
     "Flags",
     "Flushed",

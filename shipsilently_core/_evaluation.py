@@ -411,13 +411,15 @@ class Evaluator:
                 result.flag_key, unshared(result.value), result.reason, view.latency_ms
             )
 
-    def _mismatch(self, key: str, value: Any, default: Any) -> EvaluationResult:
-        message = (
-            f"flag {key!r} holds a {type(value).__name__} but is read with a default of type "
-            f"{type(default).__name__}"
-        )
-        self.notices.warn(f"type {key}", "%s; the default is served", message)
+    def report_mismatch(self, key: str, value: object, why: str) -> None:
+        """Tell that a flag's value was not served, since its type is not the expected one."""
+        message = f"flag {key!r} holds a {type(value).__name__} {why}"
+        self.notices.warn(f"type {key} {why}", "%s; the default is served", message)
         self._report(FailureReport(Failure.TYPE_MISMATCH, None, key, message))
+
+    def _mismatch(self, key: str, value: Any, default: Any) -> EvaluationResult:
+        expected = type(default).__name__
+        self.report_mismatch(key, value, f"but is read with a default of type {expected}")
         return default_result(key, default, Failure.TYPE_MISMATCH)
 
     def _tell_missing(self, key: str, status: int | None, *, asked: bool = True) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from ._evaluation import Evaluator
 from ._overrides import overrides
@@ -11,13 +11,21 @@ from ._wire import Row
 from .context import Context
 from .values import EvaluationResult, FlagValue
 
+if TYPE_CHECKING:
+    from .flagset import FlagSet
+
 __all__ = ["Flags"]
+
+Kind = TypeVar("Kind", bound="FlagSet")
 
 
 class Resolver(Protocol):
     """What a client does for the flags of a request."""
 
-    evaluator: Evaluator
+    @property
+    def evaluator(self) -> Evaluator:
+        """Knows what is known, and what is to be told of it."""
+        ...
 
     def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
         """A view, and whether it is worth keeping for the whole request."""
@@ -57,6 +65,45 @@ class Flags:
     def context(self) -> Context:
         """Whom these flags are evaluated for."""
         return self._context
+
+    def load(self) -> Self:
+        """Evaluate, unless that is done already; afterwards every verb answers from memory.
+
+        Returns:
+            These flags.
+
+        Raises:
+            EvaluationError: The attempt failed and the cache is switched off.
+        """
+        self._seen()
+        return self
+
+    async def aload(self) -> Self:
+        """`load`, waiting in a task: the plain verbs need no ``await`` afterwards."""
+        await self._aseen()
+        return self
+
+    def refresh(self) -> Self:
+        """See what a new request would see now: for whatever lives longer than a request.
+
+        What was read is forgotten, and counts anew. Nothing is asked where the client
+        holds a fresh evaluation, so this may be called often.
+
+        Returns:
+            These flags.
+
+        Raises:
+            EvaluationError: The attempt failed and the cache is switched off. What was
+                seen before stays.
+        """
+        view, lasting = self._client.resolve(self._context, may_block=self._may_block)
+        self._begin_anew(view if lasting else None)
+        return self
+
+    async def arefresh(self) -> Self:
+        """`refresh`, waiting in a task."""
+        self._begin_anew(await self._client.aresolve(self._context))
+        return self
 
     def evaluate_all(self) -> dict[str, EvaluationResult]:
         """Every flag of the environment, by key; at most one attempt, then from memory.
@@ -146,6 +193,25 @@ class Flags:
             await self._aseen()
         return self.detail(key, default)
 
+    def as_(self, kind: type[Kind]) -> Kind:
+        """The flags as a `FlagSet`: ``flags.as_(Checkout).banner``.
+
+        In a coroutine, ``await flags.aload()`` first.
+        """
+        return kind.of(self)
+
+    def report_mismatch(self, key: str, value: object, reader: str) -> None:
+        """Tell that a value was not served: one warning, and ``evaluation_failed``.
+
+        For code that checks values by itself, as `FlagSet` does.
+
+        Args:
+            key: The flag.
+            value: What it holds; its type is told, never itself.
+            reader: Who does not take a value of this type, for people.
+        """
+        self._client.evaluator.report_mismatch(key, value, f"that {reader} does not take")
+
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, str):
             return False
@@ -174,3 +240,6 @@ class Flags:
             return self._view
         self._view = view
         return view
+
+    def _begin_anew(self, view: View | None) -> None:
+        self._rows, self._asked, self._view = {}, set(), view

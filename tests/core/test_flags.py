@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shipsilently_core import Context, EvaluationError, Failure, Flags, Source
-from tests.core.support import Setup, setup
+from tests.core.support import Heard, Setup, listening, setup
 
 VALUES: dict[str, Any] = {
     "on": True,
@@ -216,3 +216,92 @@ async def test_two_tasks_of_one_request_see_one_set() -> None:
     view = flags._view
     await flags.aget("a", 0)
     assert flags._view is view
+
+
+def test_they_can_be_loaded_before_they_are_read() -> None:
+    """`load` evaluates once and gives the flags; what follows is from memory."""
+    s = setup(VALUES)
+    flags = flags_of(s)
+    assert flags.load() is flags
+    assert flags.load().get("on", False) is True
+    assert len(s.service.requests) == 1
+
+
+async def test_they_can_be_loaded_in_a_task(lines: list[Any]) -> None:
+    """After `aload` the plain verbs need no `await`, and nothing warns."""
+    s = setup(VALUES)
+    flags = flags_of(s)
+    assert await flags.aload() is flags
+    assert flags.get("on", False) is True
+    assert len(s.service.requests) == 1
+    assert lines == []
+
+
+def refreshed(flags: Flags, *, awaited: bool) -> Flags:
+    return asyncio.run(flags.arefresh()) if awaited else flags.refresh()
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_refresh_sees_what_a_new_request_would_see(awaited: bool) -> None:
+    """Nothing is asked while the cache is fresh; afterwards the new values are there."""
+    s = setup({"a": 1})
+    flags = flags_of(s)
+    assert flags.get("a", 0) == 1
+    s.service.set({"a": 2})
+    assert refreshed(flags, awaited=awaited) is flags
+    assert flags.get("a", 0) == 1
+    assert len(s.service.requests) == 1
+    s.clock.advance(31)
+    assert flags.get("a", 0) == 1
+    assert refreshed(flags, awaited=awaited).get("a", 0) == 2
+    assert len(s.service.requests) == 2
+    s.service.fail(500)
+    s.clock.advance(31)
+    assert refreshed(flags, awaited=awaited).get("a", 0) == 2
+    assert flags.detail("a", 0).source is Source.CACHE
+
+
+def test_what_is_read_after_a_refresh_counts_anew() -> None:
+    """However often it is read, a flag is one check until the next refresh."""
+    s = setup({"a": 1})
+    s.client.evaluate_all(WHO)
+    flags = flags_of(s)
+    for expected in (1, 2):
+        for _ in range(3):
+            flags.get("a", 0)
+        assert len(s.client.evaluator.analytics) == expected
+        flags.refresh()
+
+
+def test_a_refresh_that_raises_leaves_what_was_seen() -> None:
+    """With `disable_cache` a failed refresh raises, and the values stay as they were."""
+    s = setup({"a": 1}, disable_cache=True)
+    flags = flags_of(s).load()
+    s.service.fail(500)
+    with pytest.raises(EvaluationError):
+        flags.refresh()
+    assert flags.get("a", 0) == 1
+
+
+async def test_a_plain_refresh_in_a_coroutine_never_waits() -> None:
+    """It serves what is known, and an awaited read afterwards asks."""
+    s = setup({"a": 1})
+    flags = await flags_of(s).aload()
+    s.service.set({"a": 2})
+    s.clock.advance(31)
+    assert flags.refresh().get("a", 0) == 1
+    assert len(s.service.requests) == 1
+    assert await flags.aget("a", 0) == 2
+
+
+def test_code_that_checks_values_itself_can_tell_of_them(lines: list[Any]) -> None:
+    """A reported mismatch is one warning and the signal, with the type and never the value."""
+    s = setup({"a": "secret"})
+    flags = flags_of(s)
+    with listening(s.client) as heard:
+        for _ in range(2):
+            flags.report_mismatch("a", "secret", "the checkout")
+    assert heard == [Heard(Failure.TYPE_MISMATCH, None, "a")] * 2
+    assert [line.getMessage() for line in lines] == [
+        "flag 'a' holds a str that the checkout does not take; the default is served"
+    ]

@@ -15,8 +15,9 @@ from pytest_django import Settings
 from shipsilently_django import FlagsRequest, RequestFlags, UnawaitedFlagsError
 from shipsilently_django.flags import flags_of
 from shipsilently_django.readable import is_on
+from shipsilently_django.setup import get_setup
 
-from shipsilently_core import Flags
+from shipsilently_core import Flags, FlagSet
 from shipsilently_core.testing import ScriptedService, override_flags
 
 from .site import Browser
@@ -50,6 +51,55 @@ def test_every_verb(flags: RequestFlags, service: ScriptedService) -> None:
     assert flags.were_read
     assert repr(flags).startswith("<RequestFlags: <Flags")
     assert len(service.requests) == 1
+
+
+class Limits(FlagSet):
+    """Typed flags."""
+
+    x: bool = False
+    limit: int = 1
+
+
+def test_flags_can_be_typed(flags: RequestFlags, service: ScriptedService) -> None:
+    """`request.flags.as_` reads a set of typed flags from the request's evaluation."""
+    service.set({"x": True, "limit": 3})
+    assert flags.as_(Limits) == Limits(x=True, limit=3)
+    assert len(service.requests) == 1
+
+
+def test_flags_can_be_loaded_and_refreshed(flags: RequestFlags, service: ScriptedService) -> None:
+    """`load` evaluates before the first read, and `refresh` sees what a new request would see."""
+    service.set({"x": True})
+    assert flags.load() is flags
+    assert len(service.requests) == 1
+    service.set({"x": False})
+    get_setup().client.evaluate_all()
+    assert flags.is_enabled("x")
+    assert flags.refresh() is flags
+    assert not flags.is_enabled("x")
+    assert len(service.requests) == 2
+
+
+async def test_flags_can_be_loaded_and_refreshed_in_a_task(
+    flags: RequestFlags, service: ScriptedService
+) -> None:
+    """So do the awaitable forms, after which plain reads need no `await`."""
+    service.set({"x": True})
+    assert await flags.aload() is flags
+    assert flags.is_enabled("x")
+    service.set({"x": False})
+    await get_setup().client.aevaluate_all()
+    assert await flags.arefresh() is flags
+    assert not flags.is_enabled("x")
+    assert len(service.requests) == 2
+
+
+def test_a_value_of_another_type_can_be_told_of(
+    flags: RequestFlags, service: ScriptedService, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Code that checks values itself can warn as the core does."""
+    flags.report_mismatch("x", 3, "the checkout")
+    assert "flag 'x' holds a int that the checkout does not take" in caplog.text
 
 
 async def test_every_awaitable_verb(flags: RequestFlags, service: ScriptedService) -> None:

@@ -50,9 +50,9 @@ async def test_the_context_is_found_out_when_the_first_flag_is_needed(
 
     flags = make(context=context).flags(ADA)
     assert (calls, flags.took) == ([], None)
-    assert await flags.load() is flags
+    assert await flags.aload() is flags
     assert flags.get("who", "") == "ada"
-    await flags.load()
+    await flags.aload()
     assert await flags.aget("who", "") == "ada"
     assert calls == [ADA]
     assert flags.context == Context({"userId": "ada"})
@@ -200,7 +200,7 @@ def test_a_socket_can_be_refreshed(
         await socket.accept()
         async for message in socket.iter_text():
             if message == "refresh":
-                assert await flags.refresh() is flags
+                assert await flags.arefresh() is flags
             await socket.send_json(flags.get("color", ""))
 
     def ask(session: Any, message: str) -> Any:
@@ -228,17 +228,17 @@ async def test_a_refresh_finds_out_the_context_anew(make: Make) -> None:
     assert await flags.aget("who", "") == "ada"
     user["userId"] = "bob"
     assert await flags.aget("who", "") == "ada"
-    await flags.refresh()
+    await flags.arefresh()
     assert flags.get("who", "") == "bob"
 
     request = make(context=lambda connection: dict(user)).flags(ADA)
-    await request.load()
+    await request.aload()
     user["userId"] = "eve"
-    await request.refresh()
+    await request.arefresh()
     assert request.get("who", "") == "bob"
     fixed = flags.of(Context({"userId": "mallory"}))
-    await fixed.load()
-    await fixed.refresh()
+    await fixed.aload()
+    await fixed.arefresh()
     assert fixed.get("who", "") == "mallory"
 
 
@@ -397,7 +397,7 @@ def test_a_socket_gets_what_requests_get(make: Make) -> None:
 
     @app.websocket("/")
     async def socket(socket: WebSocket) -> None:
-        flags = await get_flags(socket).load()
+        flags = await get_flags(socket).aload()
         await socket.accept()
         assert get_flags(socket) is flags
         await socket.send_text(flags.get("who", ""))

@@ -257,7 +257,7 @@ def test_plain_starlette_apps_are_served(make: Make) -> None:
     """A Starlette app has flags by `get_flags`, in plain and async endpoints, mounted ones too."""
 
     async def read_async(request: Request) -> PlainTextResponse:
-        flags = await get_flags(request).load()
+        flags = await get_flags(request).aload()
         return PlainTextResponse(flags.get("who", ""))
 
     def read_plain(request: Request) -> PlainTextResponse:

@@ -37,7 +37,7 @@ async def test_fixed_flags_need_no_await() -> None:
     fixed = fixed_flags(new=True)
     assert fixed.is_enabled("new")
     assert requires_flag("new").opens(fixed)
-    assert (await fixed.refresh()).is_enabled("new")
+    assert (await fixed.arefresh()).is_enabled("new")
     assert not fixed_flags().is_enabled("new")
 
 

@@ -7,7 +7,7 @@ import pytest
 from flask import Flask, Response, copy_current_request_context, g, stream_with_context
 from shipsilently_flask import flags
 
-from shipsilently_core import Flags
+from shipsilently_core import Flags, FlagSet
 from shipsilently_core.testing import ScriptedService
 
 from .apps import bare_app, for_user, in_thread, make_app
@@ -37,6 +37,20 @@ def test_the_proxy_stands_for_the_requests_flags(app: Flask) -> None:
         assert set(flags.evaluate_all()) == {"me", "on"}
         assert "me" in flags
         assert "nothing" not in flags
+
+
+class Me(FlagSet):
+    """Typed flags."""
+
+    me: str = "nobody"
+    on: bool = False
+
+
+def test_flags_can_be_typed(app: Flask) -> None:
+    """`flags.as_` reads a set of typed flags from the request's evaluation."""
+    with app.test_request_context(headers={"User": "ada"}):
+        assert assert_type(flags.as_(Me), Me) == Me(me="ada", on=True)
+    assert count(app) == 1
 
 
 def test_a_request_is_evaluated_once(app: Flask) -> None:

@@ -1,6 +1,6 @@
 """What type checkers see of the core's verbs. Never run: mypy reads it like any other file."""
 
-from typing import Any, assert_type
+from typing import Annotated, Any, Literal, assert_type
 
 from shipsilently_core import (
     Config,
@@ -8,7 +8,9 @@ from shipsilently_core import (
     Context,
     EvaluationResult,
     FailureReport,
+    FlagKey,
     Flags,
+    FlagSet,
     FlagValue,
     ShipSilentlyClient,
 )
@@ -80,6 +82,30 @@ def request(client: ShipSilentlyClient) -> None:
     assert_type(flags.detail("a"), EvaluationResult)
     assert_type(flags.evaluate_all(), dict[str, EvaluationResult])
     assert_type("a" in flags, bool)
+    assert_type(flags.load(), Flags)
+    assert_type(flags.refresh(), Flags)
+
+
+class Checkout(FlagSet):
+    """Typed flags."""
+
+    checkout_v2: bool = False
+    banner: Literal["blue", "green"] = "blue"
+    limit: Annotated[int, FlagKey("limits/basket")] = 3
+
+
+def typed(flags: Flags) -> None:
+    """What a set gives."""
+    checkout = flags.as_(Checkout)
+    assert_type(checkout, Checkout)
+    assert_type(Checkout.of(flags), Checkout)
+    assert_type(checkout.checkout_v2, bool)
+    assert_type(checkout.banner, Literal["blue", "green"])
+    assert_type(checkout.limit, int)
+    Checkout(checkout_v2=True, banner="green")
+    Checkout(banner="red")  # type: ignore[arg-type]  # not one of the two
+    Checkout(colour="blue")  # type: ignore[call-arg]  # no such flag
+    checkout.limit = 4  # type: ignore[misc]  # frozen
 
 
 async def awaited_request(flags: Flags) -> None:
@@ -92,6 +118,8 @@ async def awaited_request(flags: Flags) -> None:
     assert_type(await flags.ais_enabled("a"), bool)
     assert_type(await flags.adetail("a"), EvaluationResult)
     assert_type(await flags.aevaluate_all(), dict[str, EvaluationResult])
+    assert_type(await flags.aload(), Flags)
+    assert_type(await flags.arefresh(), Flags)
 
 
 def wrong(client: ShipSilentlyClient, flags: Flags) -> None:

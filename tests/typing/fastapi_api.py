@@ -93,7 +93,7 @@ async def home(
     assert_type(flags.is_enabled("x"), bool)
     assert_type(flags.detail("x"), EvaluationResult)
     assert_type(await flags.aget("x", False), bool)
-    assert_type(await flags.refresh(), RequestFlags)
+    assert_type(await flags.arefresh(), RequestFlags)
     assert_type(plain, Flags)
     assert_type(checkout.checkout_v2, bool)
     assert_type(checkout.banner, Literal["blue", "green"])
@@ -111,6 +111,7 @@ async def socket(socket: WebSocket, flags: FlagsDep) -> None:
 
 
 assert_type(Checkout.using(user_flags), Callable[..., Awaitable[Checkout]])
+assert_type(user_flags.as_(Checkout), Callable[..., Awaitable[Checkout]])
 assert_type(Checkout(checkout_v2=True, banner="green"), Checkout)
 Checkout(banner="red")  # type: ignore[arg-type]  # not one of the two
 Checkout(colour="blue")  # type: ignore[call-arg]  # no such flag

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Self, TypeVar, overload
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.http import HttpRequest
@@ -12,6 +12,7 @@ from shipsilently_core import (
     Context,
     EvaluationResult,
     Flags,
+    FlagSet,
     FlagValue,
     ShipSilentlyError,
 )
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 log = logging.getLogger("shipsilently")
+
+Kind = TypeVar("Kind", bound=FlagSet)
 
 _NOBODY = Context()
 _UNAWAITED = (
@@ -83,6 +86,26 @@ class RequestFlags:
     async def acontext(self) -> Context:
         """`context`, waiting in a task."""
         return (await self._there()).context
+
+    def load(self) -> Self:
+        """Evaluate, unless that is done already; afterwards every verb answers from memory."""
+        self._now().load()
+        return self
+
+    async def aload(self) -> Self:
+        """`load`, waiting in a task: the plain verbs need no ``await`` afterwards."""
+        await (await self._there()).aload()
+        return self
+
+    def refresh(self) -> Self:
+        """See what a new request would see now, the context made anew: for long responses."""
+        self._seen = None
+        return self.load()
+
+    async def arefresh(self) -> Self:
+        """`refresh`, waiting in a task."""
+        self._seen = None
+        return await self.aload()
 
     def evaluate_all(self) -> dict[str, EvaluationResult]:
         """Every flag of the environment, by key; at most one attempt, then from memory."""
@@ -153,6 +176,14 @@ class RequestFlags:
     async def adetail(self, key: str, *default: FlagValue) -> EvaluationResult:
         """`detail`, waiting in a task."""
         return await (await self._there()).adetail(key, *default)
+
+    def as_(self, kind: type[Kind]) -> Kind:
+        """The flags as a `FlagSet`: ``request.flags.as_(Checkout).banner``."""
+        return self._now().as_(kind)
+
+    def report_mismatch(self, key: str, value: object, reader: str) -> None:
+        """Tell that a value was not served, since `reader` does not take its type."""
+        self._now().report_mismatch(key, value, reader)
 
     def __contains__(self, key: object) -> bool:
         return key in self._now()

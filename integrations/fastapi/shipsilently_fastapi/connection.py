@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from starlette.requests import HTTPConnection
 
@@ -12,11 +12,8 @@ from .person import UNKNOWN, Person
 
 if TYPE_CHECKING:
     from .extension import ShipSilently
-    from .flagset import FlagSet
 
 __all__ = ["RequestFlags"]
-
-Kind = TypeVar("Kind", bound="FlagSet")
 
 
 class RequestFlags(Flags):
@@ -36,7 +33,7 @@ class RequestFlags(Flags):
         client: ShipSilentlyClient | None = None,
     ) -> None:
         self._person = Person(shipsilently, connection, context, client)
-        self._begin()
+        super().__init__(self._person, UNKNOWN)
 
     @property
     def context(self) -> Context:
@@ -58,30 +55,20 @@ class RequestFlags(Flags):
         """Seconds that the latest evaluation has taken; ``None`` before the first."""
         return self._person.took
 
-    async def load(self) -> Self:
-        """Evaluate, unless that is done already; afterwards every verb answers from memory."""
-        await self._aseen()
-        return self
-
-    async def refresh(self) -> Self:
+    def refresh(self) -> Self:
         """See what a new request would see now: for sockets, which live long.
 
         A socket's context is found out anew. Where the client holds a fresh evaluation of
-        it, nothing is asked; so this may be called for every message.
+        it, nothing is asked; so this may be called for every message. In a coroutine,
+        write ``await flags.arefresh()``.
         """
         self._person.forget()
-        view = await self._person.aresolve(UNKNOWN)
-        self._begin()
-        self._keep(view)
-        return self
+        return super().refresh()
 
-    def as_(self, kind: type[Kind]) -> Kind:
-        """The flags as a `FlagSet`: ``flags.as_(Checkout).banner``."""
-        return kind.of(self)
-
-    def _begin(self) -> None:
-        """Forget what was evaluated, if anything."""
-        super().__init__(self._person, UNKNOWN)  # type: ignore[arg-type]  # a property will do
+    async def arefresh(self) -> Self:
+        """`refresh`, waiting in a task."""
+        self._person.forget()
+        return await super().arefresh()
 
     def on(self, connection: HTTPConnection) -> Self:
         """The same flags, where a middleware may have given the connection a new scope."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from shipsilently_core import FlagSet
+
 from .connection import RequestFlags
+from .flagset import make_dependency, reader
 from .gates import Gate, GateArguments, cached_gate, gate_arguments
 from .lookup import get_flags
 
 __all__ = ["FlagsDep", "FlagsDependency", "flags"]
+
+Kind = TypeVar("Kind", bound=FlagSet)
 
 
 class FlagsDependency:
@@ -22,10 +27,11 @@ class FlagsDependency:
     def __init__(self) -> None:
         self._gates: dict[object, Gate] = {}
         self._derived: dict[object, FlagsDependency] = {}
+        self._readers: dict[object, Callable[..., Awaitable[Any]]] = {}
 
     async def __call__(self, connection: HTTPConnection) -> RequestFlags:
         """For ``Depends``: waits for the request's one evaluation."""
-        return await get_flags(connection).load()
+        return await get_flags(connection).aload()
 
     def using(self, context: Callable[..., Any]) -> FlagsDependency:
         """Flags for the context that another dependency gives, as your authentication does.
@@ -53,6 +59,22 @@ class FlagsDependency:
         if found is None:
             found = self._derived.setdefault(context, _FlagsUsing(context))
         return found
+
+    def as_(self, kind: type[Kind]) -> Callable[..., Awaitable[Kind]]:
+        """A dependency that gives these flags as a `FlagSet`, also one of the core.
+
+        ``Annotated[Checkout, Depends(flags.as_(Checkout))]``
+
+        Args:
+            kind: The set.
+
+        Returns:
+            The same function for the same argument.
+        """
+        found = self._readers.get(kind)
+        if found is None:
+            found = self._readers.setdefault(kind, reader(kind, self))
+        return cast("Callable[..., Awaitable[Kind]]", found)
 
     def requires(
         self, *keys: str, value: Any = True, status: int = 404, detail: str | None = None
@@ -101,11 +123,12 @@ class _FlagsUsing(FlagsDependency):
     async def __call__(self, connection: HTTPConnection, context: Any = None) -> RequestFlags:
         """For ``Depends``: waits for the evaluation for this context."""
         base = get_flags(connection)
-        return await base.of(base.client.evaluator.context(context)).load()
+        return await base.of(base.client.evaluator.context(context)).aload()
 
 
 #: The dependency, for ``Depends(flags)``.
 flags = FlagsDependency()
+make_dependency(flags)
 
 #: The flags as a parameter: ``async def home(flags: FlagsDep): ...``
 FlagsDep = Annotated[RequestFlags, Depends(flags)]

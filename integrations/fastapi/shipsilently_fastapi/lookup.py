@@ -32,7 +32,7 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
 
     For code that has the connection at hand: middleware, plain Starlette endpoints,
     exception handlers. In a coroutine, ``await`` one of the awaitable verbs, or
-    ``flags.load()``, before a plain one.
+    ``flags.aload()``, before a plain one.
 
     Args:
         connection: A ``Request``, a ``WebSocket`` or an ``HTTPConnection``.

@@ -90,7 +90,7 @@ class Person:
             self.evaluator.notices.warn(
                 "unawaited",
                 "a flag was read before the context function could be awaited: what everybody "
-                "gets was served; write `await flags.load()` first",
+                "gets was served; write `await flags.aload()` first",
             )
             return self._unknown(), False
         return self.client.resolve(known, may_block=may_block)

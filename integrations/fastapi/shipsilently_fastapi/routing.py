@@ -36,7 +36,7 @@ def hide_closed_routes(app: FastAPI, shipsilently: ShipSilently) -> None:
 
     def openapi() -> dict[str, Any]:
         schema = whole_schema()
-        flags = Flags(_Baseline(shipsilently), Context())  # type: ignore[arg-type]  # see there
+        flags = Flags(_Baseline(shipsilently), Context())
         closed = {
             operation
             for operation, gates in _gated(app)
@@ -56,6 +56,10 @@ class _Baseline:
     def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
         """See `ShipSilentlyClient.resolve`."""
         return self.evaluator.known(self.evaluator.baseline), True
+
+    async def aresolve(self, context: Context) -> View:
+        """The same."""
+        return self.resolve(context, may_block=False)[0]
 
 
 def _gated(app: FastAPI) -> Iterator[tuple[tuple[str, str], list[Gate]]]:
