@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shipsilently_core import signals
+from tests.core.wire_server import WireServer
 
 
 @pytest.fixture
@@ -22,3 +23,10 @@ def listen() -> Iterator[Callable[[Callable[..., Any]], None]]:
     yield connect
     for receiver in connected:
         signals.disconnect(signals.flag_evaluated, receiver)
+
+
+@pytest.fixture
+def server() -> Iterator[WireServer]:
+    """A scripted server."""
+    with WireServer() as running:
+        yield running
