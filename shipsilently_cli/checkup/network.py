@@ -21,7 +21,7 @@ from shipsilently_core._network import Route, UnusableProxy, resolve
 from .findings import Checks, Finding, failure, ok, skipped, warning
 from .session import Session, seconds
 
-__all__ = ["check"]
+__all__ = ["check", "distrusted"]
 
 #: Seconds before its end at which a certificate is worth a word.
 _SOON = 14 * 24 * 3600
@@ -60,6 +60,7 @@ def check(session: Session) -> Checks:
         yield ok("proxy", "none")
         target, target_port = host, port
     else:
+        session.proxied = True
         kind = proxy.url.scheme
         target, target_port = proxy.url.host, proxy.url.port or _PORTS.get(kind, 80)
         if kind.startswith("socks") and importlib.util.find_spec("socksio") is None:
@@ -215,7 +216,7 @@ def _tls(sock: socket.socket, host: str, timeout: float) -> Checks:
             certificate = secure.getpeercert() or {}
             version = secure.version() or "TLS"
     except ssl.SSLCertVerificationError as error:
-        yield _distrusted(error, host, store)
+        yield distrusted(error, host, store)
         return False
     except TimeoutError:
         yield failure(
@@ -247,7 +248,8 @@ def _trust_store() -> str:
     return "certifi's list"
 
 
-def _distrusted(error: ssl.SSLCertVerificationError, host: str, store: str) -> Finding:
+def distrusted(error: ssl.SSLCertVerificationError, host: str, store: str) -> Finding:
+    """What is wrong with a certificate, in words."""
     if error.verify_code in _WRONG_NAME:
         return failure(
             "tls",

@@ -69,13 +69,14 @@ def _remote(session: Session) -> Checks:
 
 def _with_rest(findings: Iterator[Finding]) -> Iterator[Finding]:
     """The findings, and a line for each check that was not come to."""
-    last = ""
+    told = set()
     level = Level.OK
     for finding in findings:
-        last, level = finding.check, finding.level
+        told.add(finding.check)
+        level = finding.level
         yield finding
-    if level is Level.FAILURE and last in _REMOTE:
-        yield from _rest(_REMOTE[_REMOTE.index(last) + 1 :])
+    if level is Level.FAILURE:
+        yield from _rest(name for name in _REMOTE if name not in told)
 
 
 def _rest(names: Iterable[str]) -> Iterator[Finding]:

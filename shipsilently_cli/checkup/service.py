@@ -108,6 +108,12 @@ def _wrong(reply: Reply, session: Session, request: Request) -> Finding | None:
             "A proxy, a sign-in page or another site answers at this address: correct api_url, "
             "or what stands between.",
         )
+    if status == 403 and session.proxied and reply.body[:1] != b"{":
+        return failure(
+            "service",
+            "the proxy, or what it leads to, refuses (HTTP 403)",
+            "Have the service's host allowed on the proxy, or name it in NO_PROXY.",
+        )
     if status in (401, 403):
         return failure(
             "access",

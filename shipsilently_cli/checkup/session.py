@@ -23,6 +23,7 @@ class Session:
         quick: Measure less and do not wait for a heartbeat.
         patience: Seconds to wait for a heartbeat.
         progress: Told of what takes a while.
+        proxied: Whether calls go by way of a proxy of the environment's.
         flags: The keys of the environment's flags, once they are known.
         skew: Seconds by which this machine's clock is ahead of the service's, once known.
     """
@@ -32,6 +33,7 @@ class Session:
     quick: bool
     patience: float
     progress: Callable[[str], None]
+    proxied: bool = False
     flags: frozenset[str] | None = None
     skew: float | None = None
 

@@ -1,15 +1,19 @@
 """The first line that is not `ok` names the cause, for each way in which a set-up is broken."""
 
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from shipsilently_cli.checkup import Level, exit_code
+from shipsilently_cli.checkup.network import distrusted
 from shipsilently_local import LocalService
 from tests.core.wire_server import Answer, WireServer
 
@@ -131,6 +135,63 @@ def test_a_proxy_that_refuses_is_named(
     assert bad.check == "proxy"
     assert text in bad.text
     assert not any("recognisable" in str(finding) for finding in found)
+    assert len({finding.check for finding in found}) == len(found) - 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Answer(403, b"no"), "the proxy, or what it leads to, refuses (HTTP 403)"),
+        (Answer(407, b"who?"), "the proxy wants a user and a password (HTTP 407)"),
+        (page(403), "answers with an HTML page (HTTP 403), not with JSON"),
+    ],
+)
+def test_a_proxy_that_refuses_plain_http_is_named(
+    answer: Answer, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without TLS a proxy answers in the service's place, which is told from a refused key."""
+    with WireServer(answer) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        found = findings("http://flags.invalid")
+    bad = first_bad(found)
+    assert (bad.check, bad.text) == ("service", text)
+    assert len({finding.check for finding in found}) == len(found)
+
+
+@pytest.mark.skipif(find_spec("socksio") is not None, reason="socksio is installed")
+def test_a_socks_proxy_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the library that speaks SOCKS, its name is told."""
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    bad = first_bad(findings("https://flags.invalid"))
+    assert bad.check == "proxy"
+    assert "httpx[socks]" in bad.advice
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (10, "is not valid today: why"),
+        (9, "is not valid today: why"),
+        (19, "is not trusted by certifi's list: why"),
+        (64, "is for another name than flags.example"),
+        (7, "was not accepted: why"),
+    ],
+)
+def test_each_fault_of_a_certificate_is_told_apart(code: int, text: str) -> None:
+    """OpenSSL's verdicts become faults that people can act on."""
+    error = ssl.SSLCertVerificationError()
+    error.verify_code, error.verify_message = code, "why"
+    finding = distrusted(error, "flags.example", "certifi's list")
+    assert (finding.check, finding.level) == ("tls", Level.FAILURE)
+    assert finding.text.endswith(text)
+
+
+def test_the_way_of_an_own_http_client_is_its_own(service: LocalService) -> None:
+    """With an `http_client` the way is not looked at step by step, and the service all the same."""
+    with httpx.Client() as own:
+        found = findings(service.url, key=service.key, http_client=own)
+    assert levels(found)["tcp"] is levels(found)["tls"] is Level.SKIPPED
+    assert levels(found)["access"] is levels(found)["heartbeat"] is Level.OK
 
 
 def test_a_proxy_that_is_not_there_is_named(
