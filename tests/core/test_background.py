@@ -12,8 +12,9 @@ from shipsilently_core import ConnectionState, Failure, FailureReport, Reason, S
 from shipsilently_core._clock import SystemClock
 from shipsilently_core._wire import EVENTS, Reply, Request
 from shipsilently_core.testing import ScriptedService
-from tests.core.running import Running, eventually, running, users
+from tests.core.running import QUICK, Running, eventually, running, users
 from tests.core.support import listening
+from tests.core.wire_server import Answer, WireServer, batch_of
 
 STREAMING = ConnectionState.STREAMING
 RECONNECTING = ConnectionState.RECONNECTING
@@ -230,16 +231,27 @@ def test_a_wrong_start_is_not_ready_says_why_and_recovers(
 
 
 def test_nobody_listens_at_the_address(free_port: int) -> None:
-    """A closed port: not ready within the limit, defaults are served, and the reason is told."""
+    """A closed port: not ready, with the reason told; ready without a restart once it opens."""
     told: list[FailureReport] = []
+    states: list[ConnectionState] = []
     client = ShipSilentlyClient(
-        api_key="sk_live_x", api_url=f"http://127.0.0.1:{free_port}", on_error=told.append
+        api_key="sk_live_x",
+        api_url=f"http://127.0.0.1:{free_port}",
+        polling_interval=0.05,
+        retry=QUICK,
+        on_error=told.append,
+        on_state_change=states.append,
     )
     try:
         assert not client.wait_ready(0.2)
         assert client.evaluate("a", U1, "default") == "default"
-        assert client.connection_state is RECONNECTING
+        eventually(lambda: states == [RECONNECTING])
         assert {report.failure for report in told} == {Failure.NETWORK}
+        with WireServer(batch_of({"a": 1}), port=free_port) as server:
+            server.on("/v1/stream/ticket", Answer(402))
+            assert client.wait_ready(5)
+            eventually(lambda: states == [RECONNECTING, POLLING])
+            eventually(lambda: client.get("a", context={"userId": "system"}) == 1)
     finally:
         client.close()
 
