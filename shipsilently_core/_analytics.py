@@ -109,11 +109,13 @@ class Analytics:
             self.wake()
 
     def _let_oldest_go(self) -> None:
-        # It may be taken for a delivery at this moment.
-        with suppress(IndexError):
-            while len(self._buffer) > self._config.max_buffer_size:
+        while len(self._buffer) > self._config.max_buffer_size:
+            try:
                 self._buffer.popleft()
-                self._crowded_out += 1
+            except IndexError:
+                # A delivery has taken it all at this moment.
+                return
+            self._crowded_out += 1
 
     def now(self) -> float:
         """Monotonic seconds."""

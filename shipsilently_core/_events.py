@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
@@ -21,8 +21,8 @@ _LONGEST_WHOLE = 1e21
 _encode = Encoder(enc_hook=plain).encode
 
 
-class Check(NamedTuple):
-    """One flag check; the value is shared with the cache, so this is all it costs."""
+class Check(Struct, gc=False):
+    """One flag check; its strings are shared with the cache, so this is all it costs."""
 
     flag_key: str
     value: Any

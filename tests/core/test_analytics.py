@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -106,6 +107,22 @@ def test_the_oldest_goes_first_and_is_counted() -> None:
     assert made.flush() == 10
     assert made.post.taken == keys[15:]
     assert made.lost == [(15, "buffer_full")]
+
+
+class TakenMeanwhile(deque[Any]):
+    """A buffer that looks too full, and is empty when its oldest is to go."""
+
+    def __len__(self) -> int:
+        return 100 if not super().__len__() else 0
+
+
+def test_an_event_that_was_taken_meanwhile_is_not_lost() -> None:
+    """Where a delivery empties the buffer between a look at it and the removal of its oldest."""
+    made = Setup(max_buffer_size=10)
+    made.analytics._buffer = TakenMeanwhile()
+    made.analytics.end_turn([], 0, None)
+    assert made.analytics.dropped == 0
+    assert made.lost == []
 
 
 def test_a_buffer_of_one_keeps_the_last() -> None:
