@@ -39,7 +39,8 @@ class override_flags:  # used like a function, as its peers in other packages ar
         with override_flags({"banner": "green"}, limit=3): ...
 
     Overrides nest, the innermost wins, and they are gone when the block ends, in
-    whatever way it ends.
+    whatever way it ends. Meanwhile no flags are evaluated ahead: the service, which may
+    not be there, is asked when a test reads a flag that it has not set, and only then.
 
     Args:
         flags: Values by flag key.

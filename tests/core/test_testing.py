@@ -231,3 +231,19 @@ class TestScriptedService:
         service.close()
         asyncio.run(service.aclose())
         service.forget()
+
+
+@pytest.mark.parametrize("verb", ["load", "aload", "refresh", "arefresh"])
+async def test_nothing_is_evaluated_ahead_while_a_test_has_set_flags(verb: str) -> None:
+    """Loading asks nothing; a read of another flag does, then, also in a coroutine."""
+    s = setup({"a": 1, "b": 1})
+    flags = s.client.flags({"userId": "u1"})
+    with override_flags(a=2):
+        loaded = getattr(flags, verb)()
+        assert (await loaded if verb.startswith("a") else loaded) is flags
+        assert flags.get("a", 0) == 2
+        assert s.service.requests == []
+        assert flags.get("b", 0) == 1
+        assert len(s.service.requests) == 1
+    assert flags.get("a", 0) == 1
+    assert len(s.service.requests) == 1

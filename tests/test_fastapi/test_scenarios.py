@@ -171,7 +171,8 @@ async def test_many_requests_of_few_users_make_few_attempts(
         assert not any(task.done() for task in asked)
         slow.gate.set()
         answers = [answer.json() for answer in await asyncio.gather(*asked)]
-        assert threading.active_count() == threads
+        # Others' threads may have ended meanwhile.
+        assert threading.active_count() <= threads
     assert answers == [[str(n % 50), True] for n in range(500)]
     assert attempts(slow) == 50
 

@@ -63,7 +63,7 @@ class Gate:
 
     async def aopens(self, flags: RequestFlags) -> bool:
         """`opens`, waiting in a task."""
-        await flags.aevaluate_all()
+        await flags.aload()
         return self.opens(flags)
 
     def refuse(self, request: Any, *args: Any, **kwargs: Any) -> Any:

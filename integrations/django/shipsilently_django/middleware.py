@@ -48,7 +48,7 @@ class FlagsMiddleware:
         flags = attach(request)
         try:
             if wants_prefetch(request):
-                await flags.aevaluate_all()
+                await flags.aload()
             response: HttpResponseBase = await self.get_response(request)
         finally:
             set_request(before)

@@ -55,6 +55,10 @@ class RequestFlags(Flags):
         """Seconds that the latest evaluation has taken; ``None`` before the first."""
         return self._person.took
 
+    async def aload(self) -> Self:
+        """Evaluate, unless that is done already; afterwards every verb answers from memory."""
+        return await self._known(await super().aload())
+
     def refresh(self) -> Self:
         """See what a new request would see now: for sockets, which live long.
 
@@ -68,7 +72,14 @@ class RequestFlags(Flags):
     async def arefresh(self) -> Self:
         """`refresh`, waiting in a task."""
         self._person.forget()
-        return await super().arefresh()
+        return await self._known(await super().arefresh())
+
+    async def _known(self, flags: Self) -> Self:
+        """These flags, read without ``await`` from now on, evaluated yet or not."""
+        if self._view is None:
+            # A test has set flags. Should it read another one, that must know whom for.
+            await self._person.find()
+        return flags
 
     def on(self, connection: HTTPConnection) -> Self:
         """The same flags, where a middleware may have given the connection a new scope."""

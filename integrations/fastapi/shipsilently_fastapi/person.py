@@ -106,13 +106,17 @@ class Person:
     async def _aresolve(self) -> View:
         person = self.context
         if person is None:
-            given = self._call()
-            if inspect.isawaitable(given):
-                given = await self._settled(given)
-            person = self._know(given)
+            person = await self.find()
         if person is UNKNOWN:
             return self._unknown()
         return await self.client.aresolve(person)
+
+    async def find(self) -> Context:
+        """Whom for, found out in a task."""
+        given = self._call() if self.context is None else self.context
+        if inspect.isawaitable(given):
+            given = await self._settled(given)
+        return self._know(given)
 
     def known(self) -> Context | None:
         """Whom for; ``None`` where it has to be awaited and cannot be here."""
