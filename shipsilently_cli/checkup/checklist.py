@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -23,8 +22,6 @@ __all__ = ["check"]
 
 _NO_APP = "no app is loaded here: run it with your framework's command, or with --app"
 _SHOWN = 8
-#: The threads of a started client.
-_BACKGROUND = {"shipsilently-refresh", "shipsilently-stream", "shipsilently-events"}
 _EXPORTERS = ("prometheus", "opentelemetry", "otel", "sentry", "statsd")
 
 
@@ -192,7 +189,8 @@ def _fork(subject: Subject, config: Config) -> Finding:
         )
     if not subject.app:
         return skipped("fork", _NO_APP)
-    if not _BACKGROUND.isdisjoint(thread.name for thread in threading.enumerate()):
+    client = subject.client
+    if client is not None and client.evaluator.gate.background:
         server = _preloading()
         return warning(
             "fork",

@@ -1,6 +1,5 @@
 """The production checklist, point by point."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -165,22 +164,23 @@ def test_a_second_client_of_one_environment_is_seen() -> None:
 
 
 @pytest.fixture
-def background() -> Iterator[None]:
-    """A thread that is called as those of a started client are."""
-    end = threading.Event()
-    thread = threading.Thread(target=end.wait, name="shipsilently-refresh")
-    thread.start()
-    yield
-    end.set()
-    thread.join(5)
+def started() -> Iterator[ShipSilentlyClient]:
+    """A client whose background runs."""
+    client = ShipSilentlyClient(config(), transport=ScriptedService({"a": 1}))
+    client.start()
+    yield client
+    client.close()
 
 
-@pytest.mark.usefixtures("background")
-def test_a_background_that_loading_started_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An app whose import starts threads is a warning, which names the server that forks."""
-    assert "starts the client's background" in checked()["fork"].text
+def test_a_background_that_loading_started_is_seen(
+    started: ShipSilentlyClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An app whose import starts its client is a warning, which names the server that forks."""
+    assert "starts the client's background" in checked(client=started)["fork"].text
     monkeypatch.setenv("GUNICORN_CMD_ARGS", "--preload -w 4")
-    assert "gunicorn --preload forks after that" in checked()["fork"].text
+    assert "gunicorn --preload forks after that" in checked(client=started)["fork"].text
+    started.close()
+    assert checked(client=started)["fork"].level is Level.OK
 
 
 def test_a_ready_http_client_is_seen() -> None:
