@@ -27,6 +27,8 @@ HOST = "127.0.0.1"
 _TICK = 0.5
 
 _START_LIMIT = 10.0
+#: Turns of the event loop between accepting a connection and making it known, and some more.
+_TURNS_TO_ACCEPT = 5
 _STOP_LIMIT = 5.0
 _T = TypeVar("_T")
 
@@ -91,15 +93,28 @@ class _Server(uvicorn.Server):
             await self.on_tick(0)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
         for server in self.servers:
-            server.close()
+            for listening in server.sockets:
+                # No more are accepted; a server that is closed loses those on their way to it.
+                loop.remove_reader(listening.fileno())
         # What was just told to end gets a moment to say so to its client.
         await self._wait_for_tasks(0.02)
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
+        await self._abort_connections()
         await self._wait_for_tasks(1.0)
         for server in self.servers:
+            server.close()
             await server.wait_closed()
+
+    async def _abort_connections(self) -> None:
+        """Abort all of them, those included that were accepted but not made known yet."""
+        connections = self.server_state.connections
+        quiet_turns = 0
+        while quiet_turns < _TURNS_TO_ACCEPT:
+            quiet_turns = 0 if connections else quiet_turns + 1
+            for connection in list(connections):
+                connection.transport.abort()
+            await asyncio.sleep(0)
 
     async def _wait_for_tasks(self, seconds: float) -> None:
         if self.server_state.tasks:
