@@ -301,7 +301,7 @@ class Evaluator:
             running = self._in_flight.get(key)
             if running is not None and self._worth_joining(running, now):
                 return running, False
-            refused = self.gate.admit(key)
+            refused = self.gate.admit(key, known=entry is not None)
             if refused is None:
                 request = batch_request(context)
                 call = Call(context, self.cache.stamp(), None, request)

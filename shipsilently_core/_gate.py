@@ -109,8 +109,13 @@ class Gate:
         now = self._clock.monotonic()
         return max(0.0, self._probe_at - now, self._held_until - now)
 
-    def admit(self, key: bytes) -> Failure | None:
+    def admit(self, key: bytes, *, known: bool = True) -> Failure | None:
         """Whether a request for this context may ask the service.
+
+        Args:
+            key: The context.
+            known: Whether last known good values of it could be served instead; where
+                nothing could, a service that only seems to hang is given more time.
 
         Returns:
             ``None`` for yes; else the failure on whose account it may not.
@@ -124,11 +129,11 @@ class Gate:
         cool_down = self._cool_downs.get(key)
         if cool_down is not None and now < cool_down.until:
             return cool_down.failure
-        if len(self._under_way) >= _FAILURES_TO_CLOSE and self._hangs(now):
+        if len(self._under_way) >= _FAILURES_TO_CLOSE and self._hangs(now, known):
             return Failure.TIMEOUT
         return None
 
-    def _hangs(self, now: float) -> bool:
+    def _hangs(self, now: float, known: bool) -> bool:
         with self._lock:
             # Long beyond its deadline, an attempt was dropped together with its event loop.
             for key, begun in list(self._under_way.items()):
@@ -137,7 +142,7 @@ class Gate:
                 del self._under_way[key]
             third = next(islice(self._under_way.values(), _FAILURES_TO_CLOSE - 1, None), now)
         patience = self._timeout / 2
-        if self._usual:
+        if known and self._usual:
             patience = min(patience, max(_LEAST_PATIENCE, _UNUSUAL * self._usual))
         return now - max(third, self._last_success) > patience
 

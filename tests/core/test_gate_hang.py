@@ -42,6 +42,18 @@ def test_a_fourth_request_does_not_join_three_that_hang(gate: Gate, clock: Manua
     assert gate.admit(b"d") is Failure.TIMEOUT
 
 
+def test_a_context_of_which_nothing_is_known_is_given_more_time(
+    gate: Gate, clock: ManualClock
+) -> None:
+    """Nobody gets a default for a pause of the service that may end: half a deadline is given."""
+    answer(gate, clock, b"before", 0.02)
+    begin(gate, b"a", b"b", b"c")
+    clock.advance(0.99)
+    assert gate.admit(b"new", known=False) is None
+    clock.advance(0.02)
+    assert gate.admit(b"new", known=False) is Failure.TIMEOUT
+
+
 def test_two_slow_attempts_are_no_sign(gate: Gate, clock: ManualClock) -> None:
     """Fewer than three attempts under way keep nobody away, however long they take."""
     answer(gate, clock, b"before", 0.02)
