@@ -7,12 +7,17 @@ from typing import Any
 
 from shipsilently_core._events import variation_key
 from shipsilently_core.client import ShipSilentlyClient
-from shipsilently_core.values import Status
+from shipsilently_core.values import Failure, Status
 
-__all__ = ["AnyClient", "attribute", "status_of"]
+__all__ = ["CALL_FAILURES", "AnyClient", "attribute", "status_of"]
 
 AnyClient = ShipSilentlyClient | Callable[[], ShipSilentlyClient]
 """A client, or a function that gives the present one, such as Django's ``get_client``."""
+
+#: How a call can fail; the others are about one flag.
+CALL_FAILURES = [
+    failure for failure in Failure if failure not in (Failure.NOT_FOUND, Failure.TYPE_MISMATCH)
+]
 
 #: Characters.
 _LONGEST = 200

@@ -22,7 +22,7 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from shipsilently_core._version import __version__
 from shipsilently_core.values import ConnectionState, EvaluationResult, Failure, Reason, Status
 
-from ._shared import AnyClient, attribute, status_of
+from ._shared import CALL_FAILURES, AnyClient, attribute, status_of
 
 __all__ = ["add_span_event", "observe"]
 
@@ -95,7 +95,7 @@ def observe(client: AnyClient, *, meter_provider: MeterProvider | None = None) -
         callback(
             lambda now: [
                 Observation(now.failures.get(failure, 0), {"error.type": failure.value})
-                for failure in Failure
+                for failure in CALL_FAILURES
             ]
         ),
         unit="{call}",

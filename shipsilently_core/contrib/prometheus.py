@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from shipsilently_core.values import ConnectionState, Failure
+from shipsilently_core.values import ConnectionState
 
-from ._shared import AnyClient, status_of
+from ._shared import CALL_FAILURES, AnyClient, status_of
 
 __all__ = ["ClientCollector"]
 
@@ -47,7 +47,7 @@ class ClientCollector(Collector):
         failures = CounterMetricFamily(
             f"{prefix}_failures", "Calls for evaluations that failed", labels=["failure"]
         )
-        for failure in Failure:
+        for failure in CALL_FAILURES:
             failures.add_metric([failure.value], status.failures.get(failure, 0))
         yield failures
         states = GaugeMetricFamily(
