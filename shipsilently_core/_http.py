@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import anyio
 import httpcore
 
 from ._network import Backend, LoopPool, Route, Sockets, deadline, time_left
@@ -80,6 +81,8 @@ class HttpTransport:
         self._backend = Backend(self._sockets)
         self._pool: httpcore.ConnectionPool | None = None
         self._loops: dict[asyncio.AbstractEventLoop, LoopPool] = {}
+        #: Kept, since an event loop holds its tasks only weakly.
+        self._under_way: set[asyncio.Task[Reply]] = set()
 
     # Blocking.
 
@@ -158,13 +161,26 @@ class HttpTransport:
 
     async def asend(self, request: Request) -> Reply:
         """Carry out one call within the deadline, in the running event loop."""
+        if self._given is None:
+            # In a task of its own: a caller that is cancelled must not take the connection along
+            # half used. The call then goes on to its end, which the deadline bounds.
+            work = asyncio.create_task(self._atimed(request))
+            self._under_way.add(work)
+            work.add_done_callback(self._under_way.discard)
+            return await asyncio.shield(work)
         try:
-            if self._given is None:
-                async with asyncio.timeout(self._limit(request)):
-                    return await self._aexchange(request)
             # That client blocks, so it gets a thread, which keeps to the deadline itself.
             async with asyncio.timeout(self._limit(request) + _THREAD_GRACE):
                 return await asyncio.to_thread(self.send, request)
+        except Exception as error:
+            return _reply_to(error)
+
+    async def _atimed(self, request: Request) -> Reply:
+        try:
+            # Not asyncio's: of anyio's limits httpcore shields what it does to let go of a
+            # connection, which is left in use for ever if that is interrupted.
+            with anyio.fail_after(self._limit(request)):
+                return await self._aexchange(request)
         except Exception as error:
             return _reply_to(error)
 
@@ -282,6 +298,7 @@ class HttpTransport:
         self._lock = threading.Lock()
         self._pool = None
         self._loops = {}
+        self._under_way = set()
         self._custom = None
 
 
