@@ -3,7 +3,7 @@
 The modules, in the order to read them: `values` (what is handed out), `config`
 (what can be set), `context` (whom for), `errors`, `signals`, `client` (the verbs),
 `flags` (one request's view), `flagset` (the same, typed), `handles` (what is to be closed
-again), `testing` (fakes).
+again), `testing` (fakes), `pytest_plugin` (what tests can say).
 
 Behind them: `_resolver` (a request's wait), `_evaluation` (the failure matrix),
 `_cache`, `_gate`, `_backoff`, `_notices` (what is known), `_view` (what a caller sees

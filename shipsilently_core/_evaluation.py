@@ -385,7 +385,9 @@ class Evaluator:
 
     def overridden(self, key: str, default: Any) -> EvaluationResult:
         """What a test has set for this flag, held to the same types as any other value."""
-        value = overrides.values[key]
+        value, on_read = overrides.values[key], overrides.on_read
+        if on_read is not None:
+            on_read(key)
         if fits(value, default):
             return override_result(key, value)
         return self._mismatch(key, value, default)

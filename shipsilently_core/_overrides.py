@@ -1,8 +1,8 @@
-"""Values that a test has set: they win over everything, in every thread and task."""
+"""What a test has decided: values that win over everything, and whether there is a network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._process import Lock
@@ -15,10 +15,14 @@ class Overrides:
 
     Attributes:
         values: The merged layers; replaced when a layer comes or goes, never changed.
+        on_read: Called with the key of each flag of these that is read.
+        refused: In a test without the network, the clients that would have asked there.
     """
 
     def __init__(self) -> None:
         self.values: Mapping[str, Any] = {}
+        self.on_read: Callable[[str], object] | None = None
+        self.refused: list[object] | None = None
         self._layers: list[Mapping[str, Any]] = []
         self._lock = Lock()
 
@@ -36,6 +40,12 @@ class Overrides:
                     del self._layers[place]
                     break
             self._merge()
+
+    def refuse(self, client: object) -> None:
+        """Note that a client would have used the network."""
+        refused = self.refused
+        if refused is not None:
+            refused.append(client)
 
     def _merge(self) -> None:
         merged: dict[str, Any] = {}

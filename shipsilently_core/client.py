@@ -30,7 +30,14 @@ from .context import Context
 from .errors import ClientClosedError, ConfigurationError
 from .flags import Flags
 from .handles import Flushed, Subscription
-from .values import ConnectionState, EvaluationResult, FailureReport, FlagValue, Status
+from .values import (
+    ConnectionState,
+    EvaluationResult,
+    Failure,
+    FailureReport,
+    FlagValue,
+    Status,
+)
 
 __all__ = ["ShipSilentlyClient"]
 
@@ -84,7 +91,8 @@ class ShipSilentlyClient:
         )
         self._resolver = Resolver(self.evaluator, self._sender, self._asender, self._begin_request)
         self._emitter = signals.Emitter(self.evaluator.notices.once)
-        self._starts_itself = self._config.background and transport is None
+        self._has_network = transport is None
+        self._starts_itself = self._config.background and self._has_network
         self._background: Background | None = None
         #: Whether a parent of this process had started its background, and this one has not yet.
         self._left_behind = False
@@ -294,10 +302,14 @@ class ShipSilentlyClient:
 
     def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
         """For integrations: what a request sees, and whether that is worth keeping."""
+        if self._is_offline():
+            return self._unasked(context), True
         return self._resolver.resolve(context, may_block=may_block)
 
     async def aresolve(self, context: Context) -> View:
         """For integrations: what a request sees, waiting in a task."""
+        if self._is_offline():
+            return self._unasked(context)
         self._see_loop()
         return await self._resolver.aresolve(context)
 
@@ -415,14 +427,14 @@ class ShipSilentlyClient:
             How many the service accepted. What it could not take now is kept.
         """
         self._check_process()
-        if self.evaluator.analytics.idle:
+        if self.evaluator.analytics.idle or self._is_offline():
             return 0
         return self.evaluator.analytics.flush(self._sender().send, timeout)
 
     async def aflush(self, timeout: float = 2.0) -> int:
         """`flush`, waiting in a task."""
         self._check_process()
-        if self.evaluator.analytics.idle:
+        if self.evaluator.analytics.idle or self._is_offline():
             return 0
         return await self.evaluator.analytics.aflush((await self._asender()).asend, timeout)
 
@@ -502,7 +514,24 @@ class ShipSilentlyClient:
 
     def _prepare(self, context: Any, flag_key: str | None = None) -> Call:
         self._check_process()
-        return self.evaluator.prepare(self.evaluator.context(context), flag_key)
+        call = self.evaluator.prepare(self.evaluator.context(context), flag_key)
+        if call.request is not None and self._is_offline():
+            overrides.refuse(self)
+            return Call(call.context, call.stamp, flag_key, None, Failure.NETWORK)
+        return call
+
+    def _is_offline(self) -> bool:
+        """Whether this client would use the network in a test that has none."""
+        return overrides.refused is not None and self._has_network
+
+    def _unasked(self, context: Context) -> View:
+        """What a request sees in a test without the network."""
+        view = self.evaluator.enter(context, may_wait=False)
+        assert isinstance(view, View)
+        if view.failure is not None and not self.evaluator.closed:
+            overrides.refuse(self)
+        self.evaluator.raise_if_strict(view, None)
+        return view
 
     def _send(self, call: Call) -> Reply | None:
         return None if call.request is None else self._sender().send(call.request)
@@ -556,7 +585,7 @@ class ShipSilentlyClient:
 
     def _start(self) -> None:
         with self._lock:
-            if self._background is not None:
+            if self._background is not None or self._is_offline():
                 return
             background = self._background = Background(
                 self._config,
