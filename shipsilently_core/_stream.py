@@ -182,9 +182,6 @@ class Stream:
             cause = type(error).__name__
         finally:
             reader.close()
-        if self._closed():
-            # Our own doing.
-            return _End()
         end = self._lost(cause)
         since = self._live_since
         end.healthy = since is not None and self._clock.monotonic() - since >= _HEALTHY_AFTER
@@ -214,6 +211,9 @@ class Stream:
             self._on_updated()
 
     def _refused(self, what: str, reply: Reply) -> _End:
+        if self._closed():
+            # Our own doing.
+            return _End()
         pause = retry_after(reply, now=self._clock.time(), base=self._retry.base_delay)
         failure = failure_of(reply) or Failure.PROTOCOL
         how = reply.cause if reply.status is None else f"HTTP {reply.status}"
@@ -228,6 +228,8 @@ class Stream:
         return _End(pause=pause or 0.0)
 
     def _lost(self, cause: str) -> _End:
+        if self._closed():
+            return _End()
         self._on_state(ConnectionState.RECONNECTING)
         self._notices.warn(
             f"stream lost {cause}",

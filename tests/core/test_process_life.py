@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -545,7 +546,7 @@ def test_a_receiver_of_the_other_thread_may_close_the_client(
 
 @pytest.mark.parametrize("silent", ["headers", "body"])
 def test_closing_unblocks_a_reader_at_once(
-    silent: str, service: LocalService, clients: Clients
+    silent: str, service: LocalService, clients: Clients, lines: list[logging.LogRecord]
 ) -> None:
     """`close` ends a read that waits, for an event or for the headers, long before its limit."""
     client = clients.make(timeout=30.0)
@@ -561,6 +562,7 @@ def test_closing_unblocks_a_reader_at_once(
     assert time.monotonic() - begin < AT_ONCE
     assert no_threads()
     assert service.wait_for_streams(0)
+    assert lines == [], "our own end was taken for a failure"
 
 
 def test_closing_at_any_moment_leaves_no_thread_and_no_stream(
