@@ -10,6 +10,7 @@ from ._evaluation import Evaluator
 from ._process import Bell, Lock, Worker
 from ._refresh import Refresher, Watch
 from ._stream import Stream, StreamTransport
+from ._wire import Reply, Request
 from .config import Config
 from .values import ConnectionState
 
@@ -28,6 +29,10 @@ class Transport(StreamTransport, Protocol):
     def interrupt(self) -> None:
         """End every exchange that is under way, at once."""
         ...
+
+
+class _Closing(Exception):
+    """A delivery has been ended because the client is being closed."""
 
 
 class Tell(Protocol):
@@ -97,7 +102,6 @@ class Background:
         )
         self._flush_bell = Bell()
         self._clock = clock
-        self._send = lambda request: transport().send(request)
         self._workers = [Worker("shipsilently-refresh", self.refresher.run)]
         if config.analytics.enabled:
             self._workers.append(Worker("shipsilently-events", self._flush))
@@ -162,13 +166,22 @@ class Background:
                 continue
             if not analytics.idle:
                 try:
-                    analytics.flush(self._send, _FLUSH_TIMEOUT)
+                    analytics.flush(self._deliver, _FLUSH_TIMEOUT)
+                except _Closing:
+                    return
                 except Exception as error:
                     # Whatever it is, the next delivery must come.
                     self._evaluator.notices.warn(
                         "events raised", "delivering events raised %s", type(error).__name__
                     )
             last = self._clock.monotonic()
+
+    def _deliver(self, request: Request) -> Reply:
+        reply = self._transport().send(request)
+        if reply.status is None and self._flush_bell.closed:
+            # Our own doing: no failure to tell of, and the last delivery takes these events along.
+            raise _Closing
+        return reply
 
     def _updated(self) -> None:
         self._evaluator.cache.invalidate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,8 +120,10 @@ def test_closing_does_not_wait_longer_than_it_may(service: LocalService) -> None
     assert time.monotonic() - begin < 3
 
 
-def test_what_is_on_its_way_when_a_client_is_closed_is_delivered(service: LocalService) -> None:
-    """A delivery that hangs is ended, and its events go out with the last one."""
+def test_what_is_on_its_way_when_a_client_is_closed_is_delivered(
+    service: LocalService, lines: list[logging.LogRecord]
+) -> None:
+    """A delivery that hangs is ended, without a word, and its events go out with the last one."""
     service.fault("analytics", silence=True, times=1)
     client = client_of(service, analytics={"max_batch_size": 1})
     assert client.wait_ready(5)
@@ -129,3 +132,4 @@ def test_what_is_on_its_way_when_a_client_is_closed_is_delivered(service: LocalS
     client.get("a", 0, U1)
     client.close()
     assert service.state()["events"]["accepted"] == 2
+    assert [line.getMessage() for line in lines if "events" in line.getMessage()] == []
