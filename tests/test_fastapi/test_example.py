@@ -1,11 +1,6 @@
-"""The example shop, in a server of its own and in this process."""
+"""The example shop, in a server of its own."""
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,59 +8,13 @@ import pytest
 
 from shipsilently_local import LocalService
 
-EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture
-def service() -> Iterator[LocalService]:
-    """A service whose new checkout is for those who pay."""
-    paying = {
-        "name": "paying customers",
-        "when": [{"attribute": "plan", "operator": "equals", "value": "pro"}],
-        "serve": True,
-    }
-    with LocalService({"new-checkout": {"default": False, "rules": [paying]}}) as service:
-        yield service
-
-
-@pytest.fixture
-def shop(service: LocalService, free_port: int) -> Iterator[httpx2.Client]:
-    """A browser's session at the running shop."""
-    command = [
-        *(sys.executable, "-W", "error", "-m", "uvicorn", "--app-dir", str(EXAMPLES / "fastapi")),
-        *("app:app", "--port", str(free_port), "--log-level", "warning"),
-    ]
-    environment = {
-        **os.environ,
-        "SHIPSILENTLY_API_URL": service.url,
-        "SHIPSILENTLY_API_KEY": service.key,
-    }
-    with subprocess.Popen(command, env=environment) as server:
-        try:
-            with httpx2.Client(
-                base_url=f"http://127.0.0.1:{free_port}", follow_redirects=True, trust_env=False
-            ) as browser:
-                wait_for(browser)
-                assert service.wait_for_streams(1)
-                yield browser
-        finally:
-            server.terminate()
-            server.wait(10)
-    assert server.returncode in (0, -15)
-
-
-def wait_for(browser: httpx2.Client) -> None:
-    """Wait until the shop is open."""
-    until = time.monotonic() + 30
-    while True:
-        try:
-            browser.get("/")
-        except httpx2.TransportError:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        else:
-            return
+def service(local_service: LocalService) -> LocalService:
+    """The service that the shop asks."""
+    return local_service
 
 
 def variation(page: Any) -> str:
