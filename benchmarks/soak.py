@@ -48,7 +48,7 @@ ALLOWED_AGE = 2.0
 MOST_FAILURES = 0.2
 #: What may be there at the end beyond what was there half-way: sockets, and megabytes, in a run of
 #: less than `LONG` seconds more, since what is remembered fills up to its bounds first.
-MORE_SOCKETS, MORE_MEGABYTES, MORE_AT_FIRST, LONG = 12, 12, 40, 600.0
+MORE_SOCKETS, MORE_MEGABYTES, MORE_AT_FIRST, LONG = 12, 12, 40, 1500.0
 
 ENDPOINTS = ("*", "batch", "evaluate", "ticket", "stream", "analytics")
 NOBODY = "nobody"
