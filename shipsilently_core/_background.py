@@ -155,6 +155,8 @@ class Background:
         if streaming:
             # What happened before the stream came up was not told on it.
             self.refresher.missed()
+        elif previous is ConnectionState.STREAMING:
+            self.refresher.unwatched()
         self._bells[0].ring()
         self._tell.state(state, previous)
 

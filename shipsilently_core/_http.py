@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import re
 import threading
@@ -150,7 +151,7 @@ class HttpTransport:
 
     def _custom_client(self) -> Any:
         """The caller's client; made now where a function that makes one was given."""
-        if hasattr(self._given, "send"):
+        if hasattr(self._given, "send") and not inspect.isclass(self._given):
             return self._given
         with self._lock:
             if self._custom is None:

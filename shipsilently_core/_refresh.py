@@ -144,6 +144,17 @@ class Refresher:
             watch.stale = True
         self._bell.ring()
 
+    def unwatched(self) -> None:
+        """Nothing streams any more: poll soon, but not in step with every other process.
+
+        Waiting for the whole interval would leave a change of these seconds unseen, and
+        leave it to a request to find out that the service is gone.
+        """
+        now = self._clock.monotonic()
+        for watch in self._watches:
+            watch.due = now + full_jitter(0, self._base, watch.interval, self._rng)
+        self._bell.ring()
+
     def run(self) -> None:
         """Evaluate until the bell is closed."""
         while not self._bell.wait(self.due_in()):

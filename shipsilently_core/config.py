@@ -319,8 +319,8 @@ def _check_http_client(client: Any) -> None:
     if client is None:
         return
     send, build = getattr(client, "send", None), getattr(client, "build_request", None)
-    if send is None and callable(client):
-        # A function that makes one, in each process.
+    if inspect.isclass(client) or (send is None and callable(client)):
+        # Something that makes one, in each process.
         return
     if not callable(send) or not callable(build):
         raise ConfigurationError(

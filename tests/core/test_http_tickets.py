@@ -66,6 +66,20 @@ def test_other_lines_of_a_client_stay_as_they_are(caplog: pytest.LogCaptureFixtu
     transport.close()
 
 
+def test_the_class_of_a_client_makes_one() -> None:
+    """A client's class is something that makes one, though it has the verbs of one itself."""
+
+    class Own(httpx.Client):
+        def __init__(self) -> None:
+            super().__init__(transport=httpx.MockTransport(answer))
+
+    transport = HttpTransport(Config(api_key="sk_test", http_client=Own))
+    opened = transport.open_stream("tk_secret&more")
+    assert not isinstance(opened, Reply)
+    opened.close()
+    transport.close()
+
+
 def test_a_client_that_was_made_here_is_closed_here() -> None:
     """Closing the transport closes the client that the given function had made, and no other."""
     made: list[httpx.Client] = []
