@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import os
 import threading
 import weakref
@@ -270,8 +271,10 @@ def living() -> list[Lived]:
 
 
 def _at_exit() -> None:
-    for lived in living():
-        lived.at_exit()
+    # A second signal may end this end: then nothing is left to do, and nothing to tell.
+    with contextlib.suppress(SystemExit, KeyboardInterrupt):
+        for lived in living():
+            lived.at_exit()
 
 
 def _after_fork() -> None:

@@ -415,6 +415,25 @@ def test_exit_hooks_of_users_may_use_the_client(
     assert ended.seconds < AT_ONCE
 
 
+def test_a_second_signal_during_the_end_prints_nothing(
+    service: LocalService, tmp_path: Path
+) -> None:
+    """A signal handler that exits again while the last events are delivered ends all at once."""
+    service.fault("analytics", silence=True)
+    source = """
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit(0))
+    client = ShipSilentlyClient()
+    client.evaluate_all({"userId": "user-1"})
+    client.get("who", "", {"userId": "user-1"})
+    atexit.register(lambda: signal.setitimer(signal.ITIMER_REAL, 0.2))
+    print("end", flush=True)
+    """
+    ended = run_script(PRELUDE + dedent(source), tmp_path, service)
+    assert (ended.status, ended.errors) == (0, "")
+    assert ended.seconds < AT_ONCE
+    assert any(request.path == "/v1/analytics/events" for request in service.requests)
+
+
 def test_a_first_use_in_an_exit_hook_evaluates(service: LocalService, tmp_path: Path) -> None:
     """A client whose first flag is read while the interpreter ends asks all the same."""
     source = """
