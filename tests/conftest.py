@@ -3,11 +3,14 @@
 import errno
 import ipaddress
 import socket
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from shipsilently_core import signals
 
 # A busy machine is slow, not wrong: examples are bounded by number, never by time.
 settings.register_profile(
@@ -64,6 +67,20 @@ def _only_this_machine(connections_elsewhere: list[object]) -> Iterator[None]:
     connections_elsewhere.clear()
     yield
     assert not connections_elsewhere, f"tried to connect to {connections_elsewhere}"
+
+
+@pytest.fixture(autouse=True)
+def _receivers_of_this_test() -> Iterator[None]:
+    """Disconnect what a test has connected to the signals, which are the whole process's."""
+    all_signals = [getattr(signals, name) for name in signals.__all__]
+    before = [(signal, set(signal.receivers)) for signal in all_signals if hasattr(signal, "send")]
+    yield
+    for signal, known in before:
+        for identity in set(signal.receivers) - known:
+            held = signal.receivers.get(identity)
+            receiver = held() if isinstance(held, weakref.ref) else held
+            if receiver is not None:
+                signal.disconnect(receiver)
 
 
 @pytest.fixture

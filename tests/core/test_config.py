@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from shipsilently_core import AnalyticsConfig, Config, ConfigurationError, RetryConfig
+from tests.core.support import named
 
 KEY = "sk_live_abc"
 
@@ -55,7 +56,7 @@ def test_what_files_add_at_the_edges_of_a_key_is_trimmed(edge: str) -> None:
 @pytest.mark.parametrize(
     "key",
     ["", " \n", "sk_live\nabc", "sk_live abc", "sk_live\tabc", "sk_live_ключ", "sk\x00x", b"x", 5],
-    ids=repr,
+    ids=named,
 )
 def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(key: Any) -> None:
     """The error names the setting and what to do, and never prints the key."""
@@ -152,7 +153,7 @@ def test_delays_are_positive_numbers_of_seconds(name: str, value: Any) -> None:
     assert refused(retry={name: value}).setting == f"retry.{name}"
 
 
-@pytest.mark.parametrize("value", [-0.1, True, "2", float("nan"), float("inf")], ids=repr)
+@pytest.mark.parametrize("value", [-0.1, True, "2", float("nan"), float("inf")], ids=named)
 def test_an_age_is_a_number_of_seconds_and_may_be_zero(value: Any) -> None:
     """Zero asks the service each time; less than that is refused."""
     assert refused(max_age=value).setting == "max_age"
@@ -167,14 +168,14 @@ def test_whole_seconds_are_kept_as_fractions() -> None:
 
 
 @pytest.mark.parametrize("name", ["max_contexts", "max_response_bytes"])
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "1", None], ids=repr)
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "1", None], ids=named)
 def test_counts_are_whole_numbers(name: str, value: Any) -> None:
     """A bound is at least one, and no fraction, text or truth."""
     assert refused(**{name: value}).setting == name
 
 
 @pytest.mark.parametrize("name", ["stream", "background", "disable_cache"])
-@pytest.mark.parametrize("value", [0, 1, "false", None], ids=repr)
+@pytest.mark.parametrize("value", [0, 1, "false", None], ids=named)
 def test_switches_are_true_or_false(name: str, value: Any) -> None:
     """The text "false" does not switch anything on."""
     assert refused(**{name: value}).setting == name
@@ -185,7 +186,7 @@ def test_retrying_is_switched_by_true_or_false() -> None:
     assert refused(retry={"enabled": "no"}).setting == "retry.enabled"
 
 
-@pytest.mark.parametrize("value", [True, "1", None, float("nan")], ids=repr)
+@pytest.mark.parametrize("value", [True, "1", None, float("nan")], ids=named)
 def test_a_sampling_rate_is_a_number(value: Any) -> None:
     """What is no number is refused."""
     assert refused(analytics={"sampling_rate": value}).setting == "analytics.sampling_rate"
@@ -210,7 +211,7 @@ def test_the_ladder_has_its_ends_in_order() -> None:
     assert refused(retry={"base_delay": 5, "max_delay": 4}).setting == "retry.max_delay"
 
 
-@pytest.mark.parametrize("value", [None, "u1", ["userId"]], ids=repr)
+@pytest.mark.parametrize("value", [None, "u1", ["userId"]], ids=named)
 def test_the_baseline_context_is_a_mapping(value: Any) -> None:
     """The client's own context is checked when it is set."""
     assert refused(baseline_context=value).setting == "baseline_context"
@@ -223,7 +224,7 @@ def test_the_baseline_context_can_be_sent() -> None:
     assert "hidden" not in str(error)
 
 
-@pytest.mark.parametrize("value", [None, [], {1: True}, {"a": object()}, {"a": b"x"}], ids=repr)
+@pytest.mark.parametrize("value", [None, [], {1: True}, {"a": object()}, {"a": b"x"}], ids=named)
 def test_defaults_are_flag_values_by_key(value: Any) -> None:
     """A default is what a flag could hold."""
     assert refused(defaults=value).setting.startswith("defaults")
@@ -249,7 +250,7 @@ class NoClient:
     send = "not callable"
 
 
-@pytest.mark.parametrize("client", [object(), "x", NoClient()], ids=repr)
+@pytest.mark.parametrize("client", [object(), "x", NoClient()], ids=named)
 def test_a_client_of_ones_own_is_one_of_httpx(client: Any) -> None:
     """What can neither send nor build a request is refused."""
     assert refused(http_client=client).setting == "http_client"

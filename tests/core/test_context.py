@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shipsilently_core import Context
+from tests.core.support import named
 
 
 class Plan(StrEnum):
@@ -90,7 +91,7 @@ def sent(context: Context) -> Any:
         (Count(4), 4),
         (Ratio(0.5), 0.5),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_values_are_sent_in_their_plain_form(value: object, plain: object) -> None:
     """Everything that has an obvious plain form is sent in it, and nothing is dropped."""
@@ -117,7 +118,7 @@ def test_values_are_sent_in_their_plain_form(value: object, plain: object) -> No
         Unruly(),
         "\ud800",
     ],
-    ids=repr,
+    ids=named,
 )
 def test_values_without_a_form_are_left_out_and_named(value: object) -> None:
     """One attribute that cannot be sent is lost, the others and the request are not."""
@@ -171,7 +172,7 @@ def test_a_context_can_be_added_to() -> None:
     assert Context(base) == base
 
 
-@pytest.mark.parametrize("given", ["u1", 5, ["userId"], object()], ids=repr)
+@pytest.mark.parametrize("given", ["u1", 5, ["userId"], object()], ids=named)
 def test_what_is_no_mapping_is_an_empty_context(given: Any) -> None:
     """A whole context of a wrong type is dropped and named; keywords beside it count."""
     context = Context(given)
