@@ -72,7 +72,10 @@ for _kind, _pattern, _first in (
     ),
     ("merge", r"<<", ["<"]),
 ):
-    _Loader.add_implicit_resolver(_PREFIX + _kind, re.compile(f"(?:{_pattern})\\Z"), _first)
+    _expression = re.compile(f"(?:{_pattern})\\Z")
+    _Loader.add_implicit_resolver(_PREFIX + _kind, _expression, _first)
+    # So that it puts in quotes what the loader would take for more than a string.
+    _Dumper.add_implicit_resolver(_PREFIX + _kind, _expression, _first)
 _Loader.add_constructor(_PREFIX + "int", _int)
 _Loader.add_constructor(_PREFIX + "float", _float)
 

@@ -3,14 +3,16 @@
 import errno
 import ipaddress
 import socket
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from blinker import NamedSignal
 from hypothesis import HealthCheck, settings
 
-from shipsilently_core import signals
+from shipsilently_core import _process, signals
 
 # A busy machine is slow, not wrong: examples are bounded by number, never by time.
 settings.register_profile(
@@ -69,18 +71,28 @@ def _only_this_machine(connections_elsewhere: list[object]) -> Iterator[None]:
     assert not connections_elsewhere, f"tried to connect to {connections_elsewhere}"
 
 
+def disconnect_all() -> None:
+    """Disconnect every receiver from the signals, which are the whole process's."""
+    for name in signals.__all__:
+        signal = getattr(signals, name)
+        if isinstance(signal, NamedSignal):
+            signal._clear_state()
+
+
 @pytest.fixture(autouse=True)
 def _receivers_of_this_test() -> Iterator[None]:
-    """Disconnect what a test has connected to the signals, which are the whole process's."""
-    all_signals = [getattr(signals, name) for name in signals.__all__]
-    before = [(signal, set(signal.receivers)) for signal in all_signals if hasattr(signal, "send")]
+    """Disconnect what a test has connected."""
     yield
-    for signal, known in before:
-        for identity in set(signal.receivers) - known:
-            held = signal.receivers.get(identity)
-            receiver = held() if isinstance(held, weakref.ref) else held
-            if receiver is not None:
-                signal.disconnect(receiver)
+    disconnect_all()
+
+
+@pytest.fixture
+def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no test had run before in this process: no client, no receiver, no exporter."""
+    disconnect_all()
+    monkeypatch.setattr(_process, "_lived", weakref.WeakSet())
+    for name in [name for name in sys.modules if name.startswith("shipsilently_core.contrib")]:
+        monkeypatch.delitem(sys.modules, name)
 
 
 @pytest.fixture

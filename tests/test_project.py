@@ -137,7 +137,7 @@ def test_folders_between_never_become_packages(folder: str) -> None:
 
 @pytest.mark.parametrize("module", core_modules(), ids=lambda path: path.name)
 def test_only_the_border_knows_connections_threads_and_loops(module: Path) -> None:
-    """Only `_http.py`, `_network.py` and `_process.py` import httpx, sockets, threads or event loops."""
+    """Only the border modules import httpx, sockets, threads or event loops."""
     roots = set(imported_roots(ast.parse(module.read_text(encoding="utf-8"))))
     if module.name not in BORDER_MODULES:
         assert not roots & BORDER_IMPORTS

@@ -13,6 +13,8 @@ from shipsilently_core import Config, ShipSilentlyClient
 from shipsilently_core.signals import connection_state_changed, evaluation_failed
 from shipsilently_core.testing import ManualClock, ScriptedService
 
+pytestmark = pytest.mark.usefixtures("fresh_process")
+
 
 def config(**settings: Any) -> Config:
     """Settings that nothing is wrong with."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shipsilently_local import FlagsFileError
@@ -156,6 +156,8 @@ def test_what_is_written_reads_back(raw: dict[str, Any], suffix: str) -> None:
     )
 
 
+@example(key="0E0", value="0E0")
+@example(key="1e5", value="+.5")
 @given(key=st.text(), value=st.text() | st.integers(-(2**53) + 1, 2**53 - 1) | st.booleans())
 @pytest.mark.parametrize("suffix", sorted(SUFFIXES))
 def test_any_key_survives_writing(suffix: str, key: str, value: Any) -> None:

@@ -17,6 +17,8 @@ from tests.cli.running import running
 
 from .site import Urls
 
+pytestmark = pytest.mark.usefixtures("fresh_process")
+
 FLAGS = {"x": True, "banner": "Good morning"}
 
 

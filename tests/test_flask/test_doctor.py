@@ -14,6 +14,8 @@ from shipsilently_local import LocalService
 
 from .apps import bare_app, user_of_header
 
+pytestmark = pytest.mark.usefixtures("fresh_process")
+
 FLAGS = {"on": True, "color": "blue"}
 
 
