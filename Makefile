@@ -3,6 +3,8 @@
 VENV ?= .venv
 ARGS ?=
 MINUTES ?= 2
+# Two processes halve the time; more would make the servers under test wait for each other.
+PARALLEL ?= -n 2 --dist worksteal
 FIRST_USABLE = for name in python3.13 python3.12 python3.11 python3 python; do \
 	if $$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then echo $$name; break; fi; done
@@ -14,7 +16,7 @@ export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pytest soak bench-propagation lint format types docs dist wheel clean
+.PHONY: help demo test pytest soak bench-propagation bench-frameworks lint format types docs dist wheel clean
 
 help:  ## Show the targets.
 	@echo "make TARGET [VENV=.venv] [PYTHON=python3.11] [ARGS=...]"
@@ -26,12 +28,12 @@ demo: $(VENV)/.installed-demo  ## Run the demo; ARGS=--once ends it after the la
 test: $(VENV)/.installed-test  ## Run the whole test suite with full branch coverage of the core; ARGS go to pytest.
 	@echo "==> tests, with coverage"
 	@$(BIN)/python -m coverage erase
-	@$(BIN)/python -m coverage run -m pytest $(ARGS)
+	@$(BIN)/python -m coverage run -m pytest $(PARALLEL) $(ARGS)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report
 
 pytest: $(VENV)/.installed-test  ## Run pytest alone; ARGS go to pytest.
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 soak: $(VENV)/.installed-test  ## Let a client live through faults every second; MINUTES=30 for longer than 2.
 	@echo "==> soak"
@@ -40,6 +42,10 @@ soak: $(VENV)/.installed-test  ## Let a client live through faults every second;
 bench-propagation: $(VENV)/.installed-test  ## Measure how long a change takes to 1 and to 8 processes.
 	@echo "==> propagation"
 	@$(BIN)/python benchmarks/propagation.py
+
+bench-frameworks: $(VENV)/.installed-test  ## Measure what flags add to a request in each framework.
+	@echo "==> frameworks"
+	@$(BIN)/python benchmarks/frameworks.py
 
 lint: $(VENV)/.installed-dev  ## Check the code's form.
 	@echo "==> ruff"

@@ -98,7 +98,7 @@ def test_a_server_may_end_a_request_in_another_context(make: Make) -> None:
     """A request that is begun in one context and ended in another ends without an error."""
 
     async def endpoint(scope: Any, receive: Any, send: Any) -> None:
-        assert current_flags() is scope["shipsilently.flags"]
+        assert current_flags() is scope["shipsilently.flags"].get()
         await asyncio.sleep(0)
 
     middleware: Any = FlagsMiddleware(endpoint, make())

@@ -20,7 +20,7 @@ Make = Callable[..., ShipSilently]
 async def test_requests_and_sockets_get_lazy_flags(
     make: Make, service: ScriptedService, kind: str
 ) -> None:
-    """The flags themselves are in the scope, and nothing has been asked for them."""
+    """The place of the flags is in the scope; they are made there once, and nothing is asked."""
     seen: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -28,9 +28,12 @@ async def test_requests_and_sockets_get_lazy_flags(
 
     middleware: Any = FlagsMiddleware(app, make(context=from_headers))
     await middleware({"type": kind, "headers": []}, None, None)
-    (flags,) = seen
+    (place,) = seen
+    assert place.flags is None
+    flags = place.get()
     assert isinstance(flags, RequestFlags)
     assert isinstance(flags, Flags)
+    assert place.get() is place.flags is flags
     assert attempts(service) == 0
 
 

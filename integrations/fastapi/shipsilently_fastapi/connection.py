@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
 from shipsilently_core import Context, Flags, ShipSilentlyClient
 
@@ -27,8 +28,7 @@ class RequestFlags(Flags):
     def __init__(
         self,
         shipsilently: ShipSilently,
-        connection: HTTPConnection | None,
-        *,
+        connection: HTTPConnection | Scope | None,
         context: Context | None = None,
         client: ShipSilentlyClient | None = None,
     ) -> None:

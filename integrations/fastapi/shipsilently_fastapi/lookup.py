@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
+from .connection import RequestFlags
 from .lifespan import STATE, Lifespan
 
 if TYPE_CHECKING:
-    from .connection import RequestFlags
+    from shipsilently_core import ShipSilentlyClient
+
     from .extension import ShipSilently
 
 __all__ = ["current_flags", "get_flags"]
@@ -23,8 +25,45 @@ log = logging.getLogger("shipsilently")
 #: Where the flags of a request are kept in its ASGI scope.
 SCOPE_KEY = "shipsilently.flags"
 
-#: The flags of the request that this code runs for.
-current: ContextVar[RequestFlags | None] = ContextVar("shipsilently_flags", default=None)
+
+class Place:
+    """Where the flags of one request or socket are kept: made when they are first wanted.
+
+    Scopes share it, also the copies that middleware makes.
+
+    Attributes:
+        shipsilently: What the flags are made by.
+        flags: The flags, once they are made.
+    """
+
+    flags: RequestFlags | None = None
+
+    def __init__(
+        self, shipsilently: ShipSilently, scope: Scope, client: ShipSilentlyClient | None
+    ) -> None:
+        self.shipsilently = shipsilently
+        self._scope: Scope | None = scope
+        self._client = client
+
+    def get(self, connection: HTTPConnection | None = None) -> RequestFlags:
+        """The flags.
+
+        Args:
+            connection: The scope as its endpoint sees it.
+        """
+        known = self.flags
+        if known is None:
+            made = RequestFlags(self.shipsilently, connection or self._scope, None, self._client)
+            # Another thread of this request may be at it: the first one's are everybody's.
+            flags: RequestFlags = vars(self).setdefault("flags", made)
+            # The scope knows this place: together they would be garbage to collect.
+            self._scope = None
+            return flags
+        return known if connection is None else known.on(connection)
+
+
+#: The place of the flags of the request that this code runs for.
+current: ContextVar[Place | None] = ContextVar("shipsilently_flags", default=None)
 
 
 def get_flags(connection: HTTPConnection) -> RequestFlags:
@@ -37,7 +76,8 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
     Args:
         connection: A ``Request``, a ``WebSocket`` or an ``HTTPConnection``.
     """
-    return flags_in(connection.scope, _installed(connection.scope.get("app")), connection)
+    scope = connection.scope
+    return place_in(scope, _installed(scope.get("app"))).get(connection)
 
 
 def current_flags() -> RequestFlags:
@@ -50,19 +90,17 @@ def current_flags() -> RequestFlags:
     Raises:
         LookupError: This code runs for no request, or there is no middleware.
     """
-    flags = current.get()
-    if flags is None:
+    place = current.get()
+    if place is None:
         raise LookupError(
             "there are no current flags: this code runs for no request (hand it the flags), or "
             "the app has no FlagsMiddleware (call shipsilently.install(app))"
         )
-    return flags
+    return place.get()
 
 
-def flags_in(
-    scope: Scope, own: ShipSilently | None, connection: HTTPConnection | None = None
-) -> RequestFlags:
-    """The flags of a scope, made where there are none yet.
+def place_in(scope: Scope, own: ShipSilently | None) -> Place:
+    """Where the flags of a scope are kept.
 
     A mounted app uses the client of the app around it, whose lifespan runs while its own
     never does, with a context function of its own if it has one; a client of its own only
@@ -71,9 +109,8 @@ def flags_in(
     Args:
         scope: Of a request or a socket.
         own: What the app at hand was made with.
-        connection: The scope as its endpoint sees it.
     """
-    found: RequestFlags | None = scope.get(SCOPE_KEY)
+    found: Place | None = scope.get(SCOPE_KEY)
     outer: ShipSilently | None
     if found is None:
         outer = (scope.get("state") or {}).get(STATE)
@@ -81,11 +118,11 @@ def flags_in(
         outer = found.shipsilently
     if own is None or own is outer or (own.context is None and own.joins(outer)):
         if found is not None:
-            return found if connection is None else found.on(connection)
+            return found
         own, client = outer or _without_client(type(scope.get("app")).__name__), None
     else:
         client = outer.client if outer is not None and own.joins(outer) else None
-    made = scope[SCOPE_KEY] = own.flags(connection or HTTPConnection(scope), client=client)
+    made = scope[SCOPE_KEY] = Place(own, scope, client)
     return made
 
 

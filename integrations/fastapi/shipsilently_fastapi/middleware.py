@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .lookup import SCOPE_KEY, current, flags_in
+from .lookup import SCOPE_KEY, current, place_in
 
 if TYPE_CHECKING:
     from .extension import ShipSilently
@@ -16,7 +16,7 @@ __all__ = ["FlagsMiddleware"]
 
 
 class FlagsMiddleware:
-    """Puts lazy flags into the scope of each request and socket; nothing is evaluated here.
+    """Gives each request and socket a place for its flags; nothing is made or evaluated here.
 
     ``app.add_middleware(FlagsMiddleware, shipsilently=shipsilently)``, which
     `ShipSilently.install` does for you. `get_flags`, `current_flags` and
@@ -41,7 +41,7 @@ class FlagsMiddleware:
             await self.app(scope, receive, send)
             return
         outer, outer_current = scope.get(SCOPE_KEY), current.get()
-        current.set(flags_in(scope, self.shipsilently))
+        current.set(place_in(scope, self.shipsilently))
         if self._timed and scope["type"] == "http":
             send = _timing(scope, send)
         try:
@@ -49,7 +49,7 @@ class FlagsMiddleware:
         finally:
             # Not by a token: a server may end what it has begun in another context.
             current.set(outer_current)
-            # The flags know the scope: left there, both would stay until the next collection.
+            # Flags and scope know each other: left so, both would stay until the next collection.
             if outer is None:
                 scope.pop(SCOPE_KEY, None)
             else:
@@ -59,7 +59,8 @@ class FlagsMiddleware:
 def _timing(scope: Scope, send: Send) -> Send:
     async def timed(message: Message) -> None:
         if message["type"] == "http.response.start":
-            took = scope[SCOPE_KEY].took
+            flags = scope[SCOPE_KEY].flags
+            took = None if flags is None else flags.took
             if took is not None:
                 value = f"flags;dur={took * 1_000:.1f}"
                 MutableHeaders(scope=message).append("Server-Timing", value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.from_thread
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
 from shipsilently_core import Context, Failure, ShipSilentlyClient
 
@@ -30,7 +31,8 @@ class Person:
 
     Attributes:
         shipsilently: The client and the context function.
-        connection: The request or socket; ``None`` for a request whose context is known.
+        connection: The request or socket, or only its scope, from which it is made when it is
+            needed; ``None`` for a request whose context is known.
         context: Whom for, once that is known.
         took: Seconds that the latest evaluation has taken, finding out whom for included.
     """
@@ -40,12 +42,12 @@ class Person:
     def __init__(
         self,
         shipsilently: ShipSilently,
-        connection: HTTPConnection | None,
+        connection: HTTPConnection | Scope | None,
         context: Context | None,
         client: ShipSilentlyClient | None,
     ) -> None:
         self.shipsilently = shipsilently
-        self.connection: HTTPConnection | None = connection
+        self.connection: HTTPConnection | Scope | None = connection
         self.context = context
         self._fixed = context is not None
         self._client = client
@@ -138,7 +140,8 @@ class Person:
         if self.context is None:
             self.context = self.evaluator.context(given)
             connection = self.connection
-            if connection is not None and connection.scope["type"] == "http":
+            # Both are mappings with the scope's keys.
+            if connection is not None and connection["type"] == "http":
                 # The connection knows these flags: together they would be garbage to collect.
                 self.connection = None
         return self.context
@@ -151,8 +154,11 @@ class Person:
         function = self.shipsilently.context
         if function is None:
             return None
+        connection = self.connection
+        if connection is not None and not isinstance(connection, HTTPConnection):
+            connection = self.connection = HTTPConnection(connection)
         try:
-            return function(self.connection)
+            return function(connection)
         except Exception as error:
             return self._failed(error)
 
