@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI, WebSocket
-from shipsilently_fastapi import FlagsDep, FlagsMiddleware, ShipSilently, current_flags
+from shipsilently_fastapi import (
+    FlagsDep,
+    FlagsMiddleware,
+    RequestFlags,
+    ShipSilently,
+    current_flags,
+)
+from shipsilently_fastapi.lookup import place_in
 
 from tests.test_fastapi.apps import PRO, app_with, from_headers, serving, socket_status
 
@@ -106,3 +113,26 @@ def test_a_server_may_end_a_request_in_another_context(make: Make) -> None:
     copy_context().run(next, running)
     with pytest.raises(StopIteration):
         copy_context().run(next, running)
+
+
+def test_threads_of_one_request_find_the_same_flags(make: Make) -> None:
+    """Whichever thread is first to want the flags of a request, they are everybody's."""
+    shipsilently = make()
+    for _ in range(50):
+        scope = {"type": "http", "headers": []}
+        place = place_in(scope, shipsilently)
+        together = threading.Barrier(4)
+        found: list[RequestFlags] = []
+
+        def find(
+            place: Any = place, together: Any = together, found: list[RequestFlags] = found
+        ) -> None:
+            together.wait()
+            found.append(place.get())
+
+        threads = [threading.Thread(target=find) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [place.flags] * 4
