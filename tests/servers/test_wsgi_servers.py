@@ -28,7 +28,9 @@ def gunicorn(kind: str, *options: str, site: str = FLASK) -> list[str]:
     """The command for two workers of a kind."""
     return [
         *("gunicorn", "--no-control-socket", "--bind", "127.0.0.1:{port}"),
-        *("--workers", "2", "--worker-class", kind, *options, site),
+        # Its gthread workers get Ctrl-C twice, from the terminal and from their master, and may wait
+        # for themselves then; the master ends them when this time has passed.
+        *("--workers", "2", "--worker-class", kind, "--graceful-timeout", "3", *options, site),
     ]
 
 
@@ -37,6 +39,7 @@ def uwsgi(*options: str) -> list[str]:
     return [
         *("uwsgi", "--http-socket", "127.0.0.1:{port}", "--processes", "2", "--master"),
         *("--need-app", "--die-on-term", "--disable-logging", "-H", str(BIN.parent)),
+        *("--reload-mercy", "3", "--worker-reload-mercy", "3"),
         *("--module", FLASK, *options),
     ]
 
@@ -100,8 +103,8 @@ def test_ctrl_c_ends_it(
     """Ctrl-C ends master and workers while they stream, without a word of ours."""
     with Server(SERVERS[name], service, tmp_path) as server:
         server.ask("user-1")
-        # These two let exit hooks run inside whatever the signal has interrupted.
-        delivers = not name.startswith(("uwsgi", "gunicorn gevent"))
+        # These let exit hooks run inside whatever the signal has interrupted, if at all.
+        delivers = not name.startswith(("uwsgi", "gunicorn gevent", "gunicorn gthread"))
         seconds = assert_ends_quickly(server, service, signal.SIGINT, delivers=delivers)
     assert_quiet(server, UWSGI_AS_ROOT, ON_CTRL_C)
     say(f"{name}: Ctrl-C ends it in {seconds:.2f} s")
