@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import httpx
 import httpx2
 import pytest
 
-from shipsilently_core import Config
+from shipsilently_core import Config, Failure
 from shipsilently_core._http import HttpTransport
-from shipsilently_core._wire import Reply
+from shipsilently_core._wire import Reply, Request
 
 
 def answer(request: httpx.Request) -> httpx.Response:
@@ -64,6 +65,23 @@ def test_other_lines_of_a_client_stay_as_they_are(caplog: pytest.LogCaptureFixtu
     assert "a text and 5" in lines
     assert "by name" in lines
     transport.close()
+
+
+async def test_a_client_that_knows_no_deadline_is_not_waited_for() -> None:
+    """A call by a client that keeps to no limit of ours is given up by the task, as a timeout."""
+    release = threading.Event()
+
+    def never(request: httpx.Request) -> httpx.Response:
+        release.wait(20)
+        return httpx.Response(200)
+
+    client = httpx.Client(transport=httpx.MockTransport(never))
+    transport = HttpTransport(Config(api_key="sk_test", timeout=0.05, http_client=client))
+    reply = await transport.asend(Request("/v1/evaluate", b"{}"))
+    release.set()
+    assert (reply.status, reply.failure) == (None, Failure.TIMEOUT)
+    transport.close()
+    client.close()
 
 
 def test_the_class_of_a_client_makes_one() -> None:

@@ -28,8 +28,8 @@ def gunicorn(kind: str, *options: str, site: str = FLASK) -> list[str]:
     """The command for two workers of a kind."""
     return [
         *("gunicorn", "--no-control-socket", "--bind", "127.0.0.1:{port}"),
-        # Its gthread workers get Ctrl-C twice, from the terminal and from their master, and may wait
-        # for themselves then; the master ends them when this time has passed.
+        # Its gthread workers get Ctrl-C twice, from the terminal and from their master, and may
+        # wait for themselves then; the master ends them when this time has passed.
         *("--workers", "2", "--worker-class", kind, "--graceful-timeout", "3", *options, site),
     ]
 
