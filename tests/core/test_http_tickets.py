@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 
@@ -81,7 +82,7 @@ async def test_a_client_that_knows_no_deadline_is_not_waited_for() -> None:
     release.set()
     assert (reply.status, reply.failure) == (None, Failure.TIMEOUT)
     transport.close()
-    client.close()
+    await asyncio.to_thread(client.close)
 
 
 def test_the_class_of_a_client_makes_one() -> None:
