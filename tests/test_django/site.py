@@ -31,6 +31,11 @@ class Browser:
         """The response to a POST."""
         return self._send("post", page, data, **extra)
 
+    def options(self, page: str = "/", **extra: Any) -> Any:
+        """The response to what a browser asks before it sends something to another site."""
+        asked = {"Origin": "https://example.com", "Access-Control-Request-Method": "POST"}
+        return self._send("options", page, headers=asked, **extra)
+
     def text(self, page: str = "/", **extra: Any) -> str:
         """The body of the response to a GET."""
         text: str = self.get(page, **extra).content.decode()

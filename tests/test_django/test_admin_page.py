@@ -64,6 +64,12 @@ def test_others_see_nothing(browser: Browser, bob: User) -> None:
         browser.login(bob)
 
 
+def test_the_page_changes_nothing(browser: Browser, staff: User) -> None:
+    """It can be read, and nothing can be sent to it."""
+    browser.login(staff)
+    assert browser.post("/flags/").status_code == 405
+
+
 def test_a_hook_that_raises_is_told(browser: Browser, configure: Configure, staff: User) -> None:
     """The page shows the kind of error, and no secret."""
 

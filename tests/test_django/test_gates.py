@@ -237,6 +237,76 @@ def test_a_mixin_without_a_flag_is_a_mistake(serve: Serve) -> None:
         Browser("wsgi").get()
 
 
+class Plain(View):
+    """A class of views."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Answer a GET."""
+        return HttpResponse("body")
+
+
+class Awaited(View):
+    """A class of async views."""
+
+    async def get(self, request: HttpRequest) -> HttpResponse:
+        """Answer a GET."""
+        return HttpResponse("body")
+
+
+class MixedPlain(RequiresFlagMixin, Plain):
+    """The same, by the mixin."""
+
+    required_flag = "off"
+
+
+class MixedAwaited(RequiresFlagMixin, Awaited):
+    """The same, by the mixin."""
+
+    required_flag = "off"
+
+
+class TestOptions:
+    """`OPTIONS`, which browsers send without cookies before the request of another site's page."""
+
+    @pytest.mark.parametrize(
+        "gated",
+        [
+            requires_flag("off")(Plain.as_view()),
+            requires_flag("off", redirect_to="/")(Awaited.as_view()),
+            requires_flag("off")(type("Decorated", (Plain,), {})).as_view(),
+            requires_flag("off")(type("Decorated", (Awaited,), {})).as_view(),
+            MixedPlain.as_view(),
+            MixedAwaited.as_view(),
+            flag_switch("off", on=Plain.as_view(), off=plain_other),
+            flagged_path("off", "", Plain.as_view()).callback,
+        ],
+    )
+    def test_is_answered_by_a_class_of_views(
+        self, browser: Browser, serve: Serve, service: ScriptedService, gated: AnyView
+    ) -> None:
+        """The class tells its verbs, and no flag is read for that; a GET meets the gate."""
+        serve(gated)
+        response = browser.options()
+        assert (response.status_code, response["Allow"]) == (200, "GET, HEAD, OPTIONS")
+        assert not service.requests
+        assert browser.get().content != b"body"
+
+    @pytest.mark.parametrize("options", [{}, {"status": 403}, {"redirect_to": "/"}])
+    def test_shows_no_page_of_a_function(
+        self, browser: Browser, serve: Serve, view: AnyView, options: dict[str, Any]
+    ) -> None:
+        """A function would answer with its page: while its flag is off, the answer is empty."""
+        serve(requires_flag("off", **options)(view), on=requires_flag("x")(view))
+        response = browser.options()
+        assert (response.status_code, response.content) == (204, b"")
+        assert browser.options("/on/").content == b"body"
+
+    def test_goes_to_the_other_function(self, browser: Browser, serve: Serve) -> None:
+        """Where another function answers instead, it answers this as well."""
+        serve(flag_switch("off", on=plain, off=awaited_other))
+        assert browser.options().content == b"other other"
+
+
 @pytest.mark.parametrize(
     ("keys", "options"),
     [

@@ -14,6 +14,7 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.views.decorators.http import require_safe
 
 from shipsilently_core import Context
 
@@ -28,6 +29,7 @@ def flags_page(request: HttpRequest) -> HttpResponse:
     return admin.site.admin_view(_page)(request)
 
 
+@require_safe
 def _page(request: HttpRequest) -> HttpResponse:
     client = get_client()
     name = request.GET.get("user", "").strip()

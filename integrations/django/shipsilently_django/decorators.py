@@ -23,7 +23,8 @@ def requires_flag(
 
     For plain and async functions, for classes of views, and for their methods; what was
     async stays async. What is exempt from CSRF checks or from login is so only where the
-    fallback is exempt as well.
+    fallback is exempt as well. ``OPTIONS``, with which browsers ask before they send what a page
+    of another site wants to send, is never refused.
 
     Args:
         keys: The flags; all must be so. ``"!x"`` asks for the opposite.

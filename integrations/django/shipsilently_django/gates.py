@@ -71,24 +71,30 @@ class Gate:
         view = self._instead()
         if view is not None:
             return (async_to_sync(view) if is_async(view) else view)(request, *args, **kwargs)
-        return self._answer()
+        return self._answer(request)
 
     async def arefuse(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """`refuse`, waiting in a task."""
         view = self._instead()
         if view is not None:
             return await _awaitable(view)(request, *args, **kwargs)
-        return self._answer()
+        return self._answer(request)
 
-    def wrap(self, view: View, *, wants_async: bool = False) -> View:
-        """A view that asks first, async if `view` is or if that is wanted."""
+    def wrap(self, view: View, *, wants_async: bool = False, of_class: bool = False) -> View:
+        """A view that asks first, async if `view` is or if that is wanted.
+
+        A browser asks with ``OPTIONS``, and without cookies, whether it may send what its page
+        wants to send; so that never meets a closed gate. A class of views answers it itself. A
+        function would answer with its page: while its flags are not so, the gate does.
+        """
+        of_class = of_class or hasattr(view, "view_class")
         wrapper: Any
         if is_async(view) or wants_async:
 
             @functools.wraps(view)
             async def gated_async(*args: Any, **kwargs: Any) -> Any:
                 request, rest = _split(args)
-                if await self.aopens(flags_of(request)):
+                if _is_for_class(request, args, of_class) or await self.aopens(flags_of(request)):
                     return await _awaitable(view)(*args, **kwargs)
                 return await self.arefuse(request, *rest, **kwargs)
 
@@ -98,7 +104,7 @@ class Gate:
             @functools.wraps(view)
             def gated(*args: Any, **kwargs: Any) -> Any:
                 request, rest = _split(args)
-                if self.opens(flags_of(request)):
+                if _is_for_class(request, args, of_class) or self.opens(flags_of(request)):
                     return view(*args, **kwargs)
                 return self.refuse(request, *rest, **kwargs)
 
@@ -109,14 +115,14 @@ class Gate:
     def wrap_dispatch(self, dispatch: View, *, is_async: bool) -> View:
         """As `wrap`, for a class's ``dispatch``, which is plain and may hand back a coroutine."""
         if not is_async:
-            return self.wrap(dispatch)
+            return self.wrap(dispatch, of_class=True)
 
         @functools.wraps(dispatch)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
             response = dispatch(*args, **kwargs)
             return await response if inspect.isawaitable(response) else response
 
-        return self.wrap(awaited)
+        return self.wrap(awaited, of_class=True)
 
     def _instead(self) -> View | None:
         view = self._fallback
@@ -126,7 +132,9 @@ class Gate:
             view = self._fallback = view.as_view()  # type: ignore[attr-defined]  # a class of views
         return view
 
-    def _answer(self) -> HttpResponse:
+    def _answer(self, request: Any) -> HttpResponse:
+        if request.method == "OPTIONS":
+            return HttpResponse(status=204)
         if self._redirect_to is not None:
             return redirect(self._redirect_to)
         if self._status == 404:
@@ -146,6 +154,11 @@ class Gate:
 
 def _awaitable(view: View) -> View:
     return view if is_async(view) else sync_to_async(view)
+
+
+def _is_for_class(request: Any, args: tuple[Any, ...], of_class: bool) -> bool:
+    """Whether this is an ``OPTIONS`` that a class of views will answer, with its page unseen."""
+    return request.method == "OPTIONS" and (of_class or args[0] is not request)
 
 
 def _split(args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
