@@ -16,7 +16,7 @@ export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test pytest soak bench-propagation bench-frameworks lint format types docs dist wheel clean
+.PHONY: help demo test pytest browser soak bench-propagation bench-frameworks lint format types docs dist wheel clean
 
 help:  ## Show the targets.
 	@echo "make TARGET [VENV=.venv] [PYTHON=python3.11] [ARGS=...]"
@@ -28,12 +28,16 @@ demo: $(VENV)/.installed-demo  ## Run the demo; ARGS=--once ends it after the la
 test: $(VENV)/.installed-test  ## Run the whole test suite with full branch coverage of the core; ARGS go to pytest.
 	@echo "==> tests, with coverage"
 	@$(BIN)/python -m coverage erase
-	@$(BIN)/python -m coverage run -m pytest $(PARALLEL) $(ARGS)
+	@$(BIN)/python -m coverage run -m pytest $(PARALLEL) --ignore=tests/browser $(ARGS)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report
 
 pytest: $(VENV)/.installed-test  ## Run pytest alone; ARGS go to pytest.
-	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) --ignore=tests/browser $(ARGS)
+
+browser: $(VENV)/.installed-browser  ## Drive the example sites in a headless Chromium; CHROMIUM=/path names another.
+	@echo "==> browser"
+	@$(BIN)/python -m pytest tests/browser $(ARGS)
 
 soak: $(VENV)/.installed-test  ## Let a client live through faults every second; MINUTES=30 for longer than 2.
 	@echo "==> soak"
@@ -98,6 +102,11 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "==> installing what the tests need"
 	@$(PIP_INSTALL) -e '.[test]'
 	@touch $(VENV)/.installed-demo $@
+
+$(VENV)/.installed-browser: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "==> installing what the tests in a browser need"
+	@$(PIP_INSTALL) -e '.[browser]'
+	@touch $(VENV)/.installed-demo $(VENV)/.installed-test $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "==> installing what development needs"

@@ -21,6 +21,7 @@ PACKAGES = {
     "shipsilently_fastapi": "integrations/fastapi/shipsilently_fastapi",
 }
 EXTRAS = {
+    "browser",
     "cli",
     "dev",
     "django",

@@ -1,0 +1,1 @@
+"""The example sites in a real browser; run by `make browser`."""
