@@ -95,7 +95,7 @@ $(VENV)/bin/python:
 # A stamp is older than what it was made from when the requirements have changed.
 $(VENV)/.installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "==> installing what the demo needs"
-	@$(PIP_INSTALL) -e '.[django,flask,fastapi,local,cli]'
+	@$(PIP_INSTALL) -e '.[django,flask,fastapi,local,cli,examples]'
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python

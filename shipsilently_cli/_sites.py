@@ -13,9 +13,10 @@ __all__ = ["Site", "environment", "example_sites", "find_examples", "missing_lib
 #: Every library that the sites and the service import, by the extra that brings it.
 _LIBRARIES = {
     "django": ("django",),
-    "flask": ("flask", "jinja2", "itsdangerous"),
+    "flask": ("flask",),
     "fastapi": ("fastapi", "starlette"),
     "local": ("uvicorn", "watchfiles", "yaml"),
+    "examples": ("flask_login", "itsdangerous", "jinja2"),
 }
 
 #: Variables that would make a site or its server behave otherwise than the demo shows.

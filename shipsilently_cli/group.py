@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, Subcommand] = {
     "demo": Subcommand(
         "shipsilently_cli.demo",
         "Show three sites through an outage.",
-        "django,flask,fastapi,local,cli",
+        "django,flask,fastapi,local,cli,examples",
     ),
     "serve": Subcommand(
         "shipsilently_cli.serve", "Run the service on this machine, from a flags file.", "local"

@@ -25,6 +25,7 @@ EXTRAS = {
     "cli",
     "dev",
     "django",
+    "examples",
     "fastapi",
     "flask",
     "local",

@@ -14,14 +14,35 @@ from flask import (
     redirect,
     render_template,
     request,
-    session,
     stream_with_context,
     url_for,
+)
+from flask_login import (
+    LoginManager,
+    UserMixin,
+    current_user,
+    login_required,
+    login_user,
+    logout_user,
 )
 from shipsilently_flask import ShipSilently, flags
 from werkzeug.wrappers import Response as BaseResponse
 
-PLANS = {"ada": "pro", "bob": "free"}
+
+class Account(UserMixin):
+    """Somebody who can log in. A real shop would have a table of these."""
+
+    def __init__(self, name: str, plan: str) -> None:
+        self.id = name
+        self.plan = plan
+
+
+ACCOUNTS = {name: Account(name, plan) for name, plan in (("ada", "pro"), ("bob", "free"))}
+
+login_manager = LoginManager()
+login_manager.login_view = "shop.home"
+login_manager.login_message = None  # the page asks for a name anyway
+login_manager.user_loader(ACCOUNTS.get)
 
 shipsilently = ShipSilently(
     api_url=os.environ.get("SHIPSILENTLY_API_URL", "http://127.0.0.1:4400"),
@@ -33,40 +54,38 @@ beta = Blueprint("beta", __name__, url_prefix="/beta")
 flags.gate(beta, "new-checkout")
 
 
-def current_user() -> str | None:
-    """Who is logged in, from Flask's signed session cookie."""
-    name = session.get("user")
-    return name if name in PLANS else None
-
-
 @shipsilently.context_loader
 def load_context() -> dict[str, str] | None:
-    """Whom flags are evaluated for; called when a request reads its first flag."""
-    user = current_user()
-    return {"userId": user, "plan": PLANS[user]} if user else None
+    """Whom flags are evaluated for; called when a request reads its first flag.
+
+    Without this they would be for Flask-Login's user, too, but the rule goes by the plan.
+    """
+    if not current_user.is_authenticated:
+        return None
+    return {"userId": current_user.get_id(), "plan": current_user.plan}
 
 
 @shop.get("/")
 def home() -> str:
     """The shop: its checkout is the new one for those who have the flag."""
-    user = current_user()
-    return render_template("home.html", user=user, plan=PLANS.get(user or ""), people=PLANS)
+    return render_template("home.html", people=ACCOUNTS)
 
 
 @shop.post("/login")
 def login() -> BaseResponse:
     """Log in by name alone, since this is a demo."""
-    session.clear()
-    name = request.form.get("user", "").strip().lower()
-    if name in PLANS:
-        session["user"] = name
+    account = ACCOUNTS.get(request.form.get("user", "").strip().lower())
+    if account is None:
+        logout_user()
+    else:
+        login_user(account)
     return redirect(url_for("shop.home"), code=303)
 
 
 @shop.post("/logout")
 def logout() -> BaseResponse:
     """Be nobody again."""
-    session.clear()
+    logout_user()
     return redirect(url_for("shop.home"), code=303)
 
 
@@ -77,8 +96,9 @@ def gifts() -> str:
 
 
 @beta.get("/gifts/labels")
+@login_required
 def labels() -> Response:
-    """A streamed page: its body sees the flags of its request."""
+    """A streamed page, for people with an account: its body sees the flags of its request."""
 
     def lines() -> Iterator[str]:
         for number in range(1, 4):
@@ -93,6 +113,7 @@ def create_app() -> Flask:
     # A browser sends cookies to all ports of a machine: other sites there have sessions, too.
     app.config["SESSION_COOKIE_NAME"] = "flask_shop"
     app.secret_key = os.environ.get("SECRET_KEY", "only for trying this out")
+    login_manager.init_app(app)
     shipsilently.init_app(app)
     app.register_blueprint(shop)
     app.register_blueprint(beta)

@@ -95,6 +95,16 @@ def test_the_gated_blueprint_exists_for_some(browser: FlaskClient) -> None:
     assert browser.get("/beta/gifts/labels").text.splitlines()[2] == "label 3, blue paper"
 
 
+def test_a_page_may_need_the_flag_and_an_account(
+    browser: FlaskClient, service: LocalService
+) -> None:
+    """A visitor who has the flag sees the gifts, and is sent to log in for their labels."""
+    service.set_flag("new-checkout", default=True, rules=[])
+    assert browser.get("/beta/gifts").status_code == 200
+    answer = browser.get("/beta/gifts/labels")
+    assert (answer.status_code, answer.location) == (302, "/?next=%2Fbeta%2Fgifts%2Flabels")
+
+
 def test_a_rollout_shows_each_visitor_the_same_shop(
     browser: FlaskClient, service: LocalService
 ) -> None:

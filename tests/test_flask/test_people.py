@@ -87,11 +87,11 @@ def test_an_error_in_the_loader_is_the_apps_own() -> None:
 
 
 @pytest.fixture
-def signed_in(monkeypatch: pytest.MonkeyPatch) -> tuple[Flask, Any, ScriptedService]:
+def signed_in() -> tuple[Flask, Any, ScriptedService]:
     """An app with Flask-Login, its module, and the service."""
     service = ScriptedService(for_user)
     app, _ = site(service)
-    login = use_flask_login(app, monkeypatch)
+    login = use_flask_login(app)
 
     @app.get("/login/<name>")
     def log_in(name: str) -> str:
