@@ -336,17 +336,21 @@ def test_a_refusal_is_told_with_the_app_as_sender() -> None:
     assert told == [(app, "beta", "/ada")]
 
 
-def test_async_receivers_are_told_too() -> None:
-    """A receiver may be a coroutine function, as with Flask's own signals."""
+@BOTH
+def test_async_receivers_are_told_too(view: Callable[..., Any]) -> None:
+    """A receiver may be a coroutine function, as with Flask's own signals, whatever the view is."""
     app = site()
     told: list[str] = []
 
-    async def note(sender: Flask, flag_key: str) -> None:
+    async def anote(sender: Flask, flag_key: str) -> None:
+        told.append(f"async {flag_key}")
+
+    def note(sender: Flask, flag_key: str) -> None:
         told.append(flag_key)
 
-    with gate_refused.connected_to(note, sender=app):
-        visit(app, requires_flag("off")(plain_view))
-    assert told == ["off"]
+    with gate_refused.connected_to(anote, app), gate_refused.connected_to(note, app):
+        assert visit(app, requires_flag("off")(view)).status_code == 404
+    assert sorted(told) == ["async off", "off"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A panel for Flask-DebugToolbar: the flags as this request sees them, and where they come from.
+"""A panel for Flask-DebugToolbar: the flags as this request sees them, and which it has read.
 
 Not imported by the rest of the package; name it in ``DEBUG_TB_PANELS``::
 
@@ -10,27 +10,32 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from flask_debugtoolbar.panels import (  # type: ignore[import-not-found,unused-ignore]  # optional
-    DebugPanel,
-)
+from flask import Flask, has_request_context, request
+from flask_debugtoolbar.panels import DebugPanel
 from jinja2 import Environment
 
 from shipsilently_core import EvaluationResult
 
 from .current import kept_flags
+from .signals import flag_evaluated
 
 __all__ = ["FlagsDebugPanel"]
 
+_KEY = "_shipsilently_read"
+
 _CONTENT = Environment(autoescape=True).from_string("""\
-{% if results is none %}
+{% if not results and not context %}
 <p>This request read no flag, so none was evaluated.</p>
 {% else %}
-<p>Evaluated for <code>{{ context }}</code></p>
+{% if context %}<p>Evaluated for <code>{{ context }}</code></p>{% endif %}
 <table>
-  <thead><tr><th>Flag</th><th>Value</th><th>Reason</th><th>Rule</th><th>From</th></tr></thead>
+  <thead>
+    <tr><th>Read</th><th>Flag</th><th>Value</th><th>Reason</th><th>Rule</th><th>From</th></tr>
+  </thead>
   <tbody>
   {% for flag in results %}
     <tr class="{{ loop.cycle('flDebugOdd', 'flDebugEven') }}">
+      <td>{{ "read" if flag.flag_key in read else "" }}</td>
       <td>{{ flag.flag_key }}</td>
       <td><code>{{ json(flag.value) }}</code></td>
       <td>{{ flag.reason }}</td>
@@ -44,35 +49,58 @@ _CONTENT = Environment(autoescape=True).from_string("""\
 """)
 
 
-class FlagsDebugPanel(DebugPanel):  # type: ignore[misc,unused-ignore]  # a class of theirs
-    """Lists every flag with value, reason, rule and source, without an evaluation of its own."""
+def _remember(app: Flask, *, result: EvaluationResult) -> None:
+    """Note on the request that it has read a flag, and what it was served."""
+    if has_request_context():
+        # The request's own, so that its threads note it in the same place.
+        kept = vars(request._get_current_object()).setdefault(_KEY, {})  # type: ignore[attr-defined]  # of LocalProxy
+        kept[result.flag_key] = result
+
+
+class FlagsDebugPanel(DebugPanel):
+    """Lists every flag with value, reason, rule and source, without an evaluation of its own.
+
+    Those that the request has read come first, as they were served, also where the service
+    knows no such flag.
+    """
 
     name = "ShipSilently"
     has_content = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._results: list[EvaluationResult] | None = None
+        self._read: dict[str, EvaluationResult] = {}
+        self._results: list[EvaluationResult] = []
         self._context = ""
+
+    @classmethod
+    def init_app(cls, app: Flask) -> None:
+        """The toolbar is set up on an app: listen to what its requests read."""
+        flag_evaluated.connect(_remember, app)
 
     def process_response(self, request: Any, response: Any) -> None:
         """Keep what the request has seen."""
         flags = kept_flags()
+        self._read = dict(vars(request).get(_KEY, {}))
+        results = dict(self._read)
         if flags is not None:
-            results = flags.evaluate_all()
-            self._results = [results[key] for key in sorted(results)]
+            results = {**flags.evaluate_all(), **self._read}
             self._context = flags.context.body.decode()
+        keys = sorted(results, key=lambda key: (key not in self._read, key))
+        self._results = [results[key] for key in keys]
 
     def nav_title(self) -> str:
         """The panel's name in the toolbar."""
         return "Flags"
 
     def nav_subtitle(self) -> str:
-        """How many flags, and from where."""
-        if self._results is None:
+        """How many flags were read, and where the values come from."""
+        if not self._results and not self._context:
             return "none read"
         sources = sorted({str(result.source) for result in self._results})
-        return f"{len(self._results)} from {', '.join(sources) or 'nowhere'}"
+        return (
+            f"{len(self._read)} read of {len(self._results)} from {', '.join(sources) or 'nowhere'}"
+        )
 
     def title(self) -> str:
         """The panel's heading."""
@@ -84,4 +112,6 @@ class FlagsDebugPanel(DebugPanel):  # type: ignore[misc,unused-ignore]  # a clas
 
     def content(self) -> str:
         """The table."""
-        return _CONTENT.render(results=self._results, context=self._context, json=json.dumps)
+        return _CONTENT.render(
+            results=self._results, read=self._read, context=self._context, json=json.dumps
+        )

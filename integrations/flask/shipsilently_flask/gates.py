@@ -101,14 +101,27 @@ class _Door:
 
     def lets_pass(self) -> bool:
         """Whether this request may go on; tells of those that may not."""
-        if request.method == "OPTIONS":
-            return True
-        failing = self.condition.failing(current_flags())
+        failing = self._failing()
         if failing is None:
             return True
         app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
         gate_refused.send(app, _async_wrapper=app.ensure_sync, flag_key=failing)
         return False
+
+    async def alets_pass(self) -> bool:
+        """`lets_pass`, for an async view: receivers may be coroutine functions there, too."""
+        failing = self._failing()
+        if failing is None:
+            return True
+        app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
+        await gate_refused.send_async(app, _sync_wrapper=_as_async, flag_key=failing)
+        return False
+
+    def _failing(self) -> str | None:
+        """The flag that keeps this request out; ``None`` where it may go on."""
+        if request.method == "OPTIONS":
+            return None
+        return self.condition.failing(current_flags())
 
     def leads_here(self) -> bool:
         """Whether this request is for the page that others are sent to."""
@@ -137,6 +150,15 @@ class _Door:
             abort(self.status)
         address = self.redirect_to
         return redirect(address if "/" in address else url_for(address))
+
+
+def _as_async(receiver: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain receiver of a signal that is sent from a coroutine."""
+
+    async def receive(*args: Any, **kwargs: Any) -> Any:
+        return receiver(*args, **kwargs)
+
+    return receive
 
 
 def _door(
@@ -176,7 +198,7 @@ def _gated(door: _Door, view: Callable[..., Any]) -> Callable[..., Any]:
 def _gated_async(door: _Door, view: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(view)
     async def serve(*args: Any, **kwargs: Any) -> Any:
-        if door.lets_pass():
+        if await door.alets_pass():
             return await view(*args, **kwargs)
         return await door.arefuse(*args, **kwargs)
 

@@ -6,13 +6,68 @@ the client, ``app.extensions["shipsilently"].client``.
 
 from __future__ import annotations
 
-from blinker import Namespace
+import inspect
+import threading
+from typing import Any
 
-__all__ = ["gate_refused"]
+from blinker import Namespace
+from flask import Flask, current_app, has_app_context
+
+from shipsilently_core import EvaluationResult, signals
+
+from .state import NAME
+
+__all__ = ["flag_evaluated", "gate_refused"]
 
 _namespace = Namespace()
+
+#: A flag was read in a request to the app, or in its app context: by `flags` for the first
+#: time there, or by the app's client. Sent before the value is handed over, in the thread
+#: that reads. Receivers are plain functions; one that raises is logged and spoils no read.
+#: Not sent for flags that a test has set. Sender: the app.
+#: Argument: ``result`` (`EvaluationResult`, not to be changed).
+flag_evaluated = _namespace.signal("flag-evaluated")
 
 #: A gate turned a request away. Sent before the answer is made. Sender: the app.
 #: Argument: ``flag_key`` (``str``), the first flag that was not as the gate wants it,
 #: with its ``!`` if the gate has one there.
 gate_refused = _namespace.signal("gate-refused")
+
+_lock = threading.Lock()
+
+
+def _relay(client: object, *, result: EvaluationResult) -> None:
+    """The client has told of a read: tell it with the app that is being served."""
+    if not has_app_context():
+        return
+    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
+    state = app.extensions.get(NAME)
+    if state is not None and state.client is client:
+        flag_evaluated.send(app, result=result)
+
+
+def _listen_while_needed() -> None:
+    """Reads cost nothing more while nobody wants to know of them."""
+    with _lock:
+        if flag_evaluated.receivers:
+            signals.flag_evaluated.connect(_relay)
+        else:
+            signals.flag_evaluated.disconnect(_relay)
+
+
+def _on_connect(signal: object, *, receiver: Any, **_: object) -> None:
+    if inspect.iscoroutinefunction(receiver):
+        flag_evaluated.disconnect(receiver)
+        raise TypeError(
+            "flag_evaluated takes plain functions: it is sent inside every read, "
+            "also where no event loop could be waited for"
+        )
+    _listen_while_needed()
+
+
+def _on_disconnect(signal: object, **_: object) -> None:
+    _listen_while_needed()
+
+
+flag_evaluated.receiver_connected.connect(_on_connect)
+flag_evaluated.receiver_disconnected.connect(_on_disconnect)
