@@ -87,6 +87,16 @@ def test_an_app_context_is_enough(app: Flask) -> None:
     assert count(app) == 1
 
 
+def test_a_command_of_the_apps_own_reads_flags(app: Flask) -> None:
+    """A command that is registered with the app's `cli` has flags, as any app context."""
+
+    @app.cli.command("tell")
+    def tell() -> None:
+        print(flags.get("me", ""))
+
+    assert app.test_cli_runner().invoke(args=["tell"]).output == "nobody\n"
+
+
 def test_outside_any_context_the_error_names_the_way(app: Flask) -> None:
     """Without an app context a read is an error that says how to get one."""
     with pytest.raises(RuntimeError, match=r"app\.app_context\(\).*copy_current_request_context"):

@@ -3,6 +3,7 @@
 import asyncio
 import unittest
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -111,6 +112,45 @@ class TestClass:
     def test_all_of_its_tests_see_them(self, app: Flask) -> None:
         """Each test of a decorated class has the flags."""
         assert look(app) == ON
+
+
+@pytest.mark.flags(x=True)
+def test_a_marked_test_sees_them(app: Flask) -> None:
+    """The pytest plugin's mark sets flags for every door of an app."""
+    assert look(app) == ON
+
+
+@pytest.mark.flags(x=True)
+async def test_a_marked_async_test_sees_them(app: Flask) -> None:
+    """The mark sets flags for an async test, in the thread that serves the app, too."""
+    assert await asyncio.to_thread(look, app) == ON
+
+
+def test_the_fixture_of_pytest_changes_flags_between_requests(
+    app: Flask, request: pytest.FixtureRequest
+) -> None:
+    """The plugin's fixture `flags` sets and changes a flag that a test client then sees."""
+    of_test = request.getfixturevalue("flags")
+    for value, doors in ((True, ON), (False, OFF)):
+        of_test["x"] = value
+        assert look(app) == doors
+
+
+def test_a_client_that_keeps_its_context_sees_the_requests_flags(app: Flask) -> None:
+    """Inside `with app.test_client()` the test reads what the request has read."""
+    with override_flags(x=True), app.test_client() as client:
+        assert client.get("/view").text == "True"
+        assert flags.is_enabled("x") is True
+
+
+def test_many_threads_of_requests_see_one_override(app: Flask) -> None:
+    """Requests that are served in threads of their own all see the override, and none later."""
+    with ThreadPoolExecutor(8) as pool:
+        with override_flags(x=True):
+            during = list(pool.map(lambda _: look(app), range(16)))
+        after = list(pool.map(lambda _: look(app), range(16)))
+    assert during == [ON] * 16
+    assert after == [OFF] * 16
 
 
 def test_nothing_is_left_by_other_tests(app: Flask) -> None:

@@ -6,7 +6,7 @@ import sys
 import shipsilently_flask
 from flask import Blueprint
 from shipsilently_flask import flags
-from shipsilently_flask.signals import gate_refused
+from shipsilently_flask.signals import flag_evaluated, gate_refused
 
 from shipsilently_core import testing
 
@@ -35,8 +35,8 @@ def test_a_gate_can_be_put_without_any_context() -> None:
 
 
 def test_signals_have_names() -> None:
-    """The signal shows its name where it is printed."""
-    assert gate_refused.name == "gate-refused"
+    """A signal shows its name where it is printed."""
+    assert (gate_refused.name, flag_evaluated.name) == ("gate-refused", "flag-evaluated")
 
 
 def test_importing_loads_nothing_that_may_be_missing() -> None:
