@@ -15,6 +15,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.messages",
     "django.contrib.sessions",
+    "debug_toolbar",
     "shipsilently_django",
 ]
 MIDDLEWARE = [
@@ -23,6 +24,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "shipsilently_django.FlagsMiddleware",
 ]
+# It is there for one test, which sets up what it needs.
+SILENCED_SYSTEM_CHECKS = ["debug_toolbar.W001"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 TEMPLATES = [
     {

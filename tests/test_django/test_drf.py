@@ -1,35 +1,55 @@
 """The permission for Django REST framework."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.http import Http404
 from django.test import RequestFactory
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.decorators import api_view, permission_classes
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from shipsilently_django import requires_flag
+from shipsilently_django.drf import HasFlag, HasFlagMixin
 
 from shipsilently_core.testing import ScriptedService
 
-from .standins import BasePermission, stand_in
-
-stand_in("rest_framework", "permissions", BasePermission)
-
-from shipsilently_django.drf import HasFlag, HasFlagMixin  # noqa: E402  # needs what stands in
+from .site import Browser
 
 Configure = Callable[..., None]
+Serve = Callable[..., None]
 
 
-class ApiRequest:
-    """The framework's request around Django's."""
+class Tokens(BaseAuthentication):  # type: ignore[misc]  # the framework is not typed
+    """Whoever sends a number as token has it as primary key."""
 
-    def __init__(self, user: User | None = None) -> None:
-        self._request = RequestFactory().get("/")
-        if user is not None:
-            # What the framework does once it has authenticated a token.
-            self._request.user = user
+    def authenticate(self, request: Request) -> tuple[User, str] | None:
+        """The token's owner."""
+        token = request.headers.get("Authorization")
+        return (User(pk=int(token)), token) if token else None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._request, name)
+    def authenticate_header(self, request: Request) -> str:
+        """Makes the answer for strangers 401."""
+        return "Token"
+
+
+class Api(APIView):  # type: ignore[misc]  # as above
+    """An endpoint."""
+
+    authentication_classes = (Tokens,)
+
+    def get(self, request: Request) -> Response:
+        """Answer a GET."""
+        return Response({"own": request.flags.is_enabled("own")})
+
+
+def endpoint(*permissions: Any) -> Any:
+    """The endpoint behind permissions."""
+    return Api.as_view(permission_classes=permissions)
 
 
 @pytest.fixture(autouse=True)
@@ -38,56 +58,101 @@ def _flags(configure: Configure, service: ScriptedService) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "options", "passes"),
+    ("permission", "status"),
     [
-        (["x"], {}, True),
-        (["x", "!off"], {}, True),
-        (["off"], {"value": False}, True),
-        (["off"], {"status": 403}, False),
+        (HasFlag("x"), 200),
+        (HasFlag("x", "!off"), 200),
+        (HasFlag("off", value=False), 200),
+        (HasFlag("off"), 404),
+        (HasFlag("x", "off"), 404),
+        (HasFlag("off", status=403), 401),
+        (HasFlag("x") & HasFlag("off"), 404),
+        (HasFlag("off", status=403) | HasFlag("x"), 200),
     ],
 )
 def test_a_request_passes_while_flags_are_so(
-    keys: list[str], options: dict[str, Any], passes: bool
+    browser: Browser, serve: Serve, permission: Any, status: int
 ) -> None:
-    """The permission allows or, with 403, leaves the refusal to the framework."""
-    permission = HasFlag(*keys, **options)()
-    assert permission.has_permission(ApiRequest(), None) is passes
+    """The answer is 404 otherwise, or the refusal of the framework, which asks strangers in."""
+    serve(endpoint(permission))
+    assert browser.get().status_code == status
 
 
-def test_a_view_behind_a_flag_that_is_off_is_not_there() -> None:
-    """By default the answer is 404."""
-    with pytest.raises(Http404):
-        HasFlag("off")().has_permission(ApiRequest(), None)
+def test_a_function_may_be_behind_a_flag(browser: Browser, serve: Serve) -> None:
+    """The permission works on functions, and `requires_flag` on what the framework makes."""
+
+    def view(request: Request) -> Response:
+        return Response(str(request.flags.is_enabled("x")))
+
+    on = api_view(["GET"])(permission_classes([HasFlag("x")])(view))
+    off = api_view(["GET"])(permission_classes([HasFlag("off")])(view))
+    serve(on, off=off, gated=requires_flag("off")(on))
+    assert browser.get().json() == "True"
+    assert browser.get("/off/").status_code == browser.get("/gated/").status_code == 404
 
 
-def test_a_tokens_owner_is_who_is_asked_for() -> None:
-    """The user whom the framework has authenticated counts, whatever was read before."""
-    permission = HasFlag("own", status=403)()
-    request = ApiRequest()
-    assert not permission.has_permission(request, None)
-    request._request.user = User(pk=7)
-    assert permission.has_permission(request, None)
-    assert HasFlag("own")().has_permission(ApiRequest(User(pk=7)), None)
+def test_a_tokens_owner_is_who_is_asked_for(
+    browser: Browser, serve: Serve, service: ScriptedService
+) -> None:
+    """The user whom the framework has authenticated counts, in the view too."""
+    serve(endpoint(IsAuthenticated, HasFlag("own")))
+    assert browser.get(headers={"Authorization": "7"}).json() == {"own": True}
+    assert browser.get(headers={"Authorization": "8"}).status_code == 404
+    assert browser.get().status_code == 401
+    assert [json.loads(sent.body or b"")["context"] for sent in service.requests] == [
+        {"userId": "7"},
+        {"userId": "8"},
+    ]
 
 
-def test_the_mixin_asks_first() -> None:
+def test_flags_follow_a_token(browser: Browser, serve: Serve, service: ScriptedService) -> None:
+    """What was read before the token was looked at was read for a stranger."""
+
+    class Late(Api):
+        def initialize_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+            assert not request.flags.is_enabled("own")
+            return super().initialize_request(request, *args, **kwargs)
+
+    serve(Late.as_view())
+    assert browser.get(headers={"Authorization": "7"}).json() == {"own": True}
+
+
+def test_the_mixin_asks_first(browser: Browser, serve: Serve) -> None:
     """A view's own permissions come after the flag's."""
 
-    class Base:
-        def get_permissions(self) -> list[Any]:
-            return ["own"]
+    class Off(HasFlagMixin, Api):
+        permission_classes = (IsAuthenticated,)
+        required_flag: str | tuple[str, ...] = "off"
 
-    class Api(HasFlagMixin, Base):
-        required_flag = "off"
+    class Forbidden(Off):
         flag_status = 403
 
-    class Several(HasFlagMixin, Base):
+    class Several(Off):
         required_flag = ("x", "!off")
 
-    first, second = Api().get_permissions()
-    assert second == "own"
-    assert not first.has_permission(ApiRequest(), None)
-    assert Several().get_permissions()[0].has_permission(ApiRequest(), None)
+    serve(Off.as_view(), forbidden=Forbidden.as_view(), several=Several.as_view())
+    somebody: Any = {"headers": {"Authorization": "7"}}
+    assert browser.get().status_code == 404
+    assert browser.get("/forbidden/", **somebody).status_code == 403
+    assert browser.get("/several/", **somebody).status_code == 200
+    assert browser.get("/several/").status_code == 401
+
+
+def test_what_a_browser_asks_before_it_sends_is_not_refused(
+    browser: Browser, serve: Serve, service: ScriptedService
+) -> None:
+    """`OPTIONS` comes without a token, so no flag is asked for it."""
+    serve(endpoint(HasFlag("off")))
+    response = browser.options()
+    assert (response.status_code, response["Allow"]) == (200, "GET, HEAD, OPTIONS")
+    assert not service.requests
+
+
+def test_a_request_that_has_passed_no_middleware_has_flags() -> None:
+    """They are attached to Django's request, which the framework's looks into."""
+    request = Request(RequestFactory().get("/"))
+    assert HasFlag("x")().has_permission(request, None)
+    assert request.flags.is_enabled("x")
 
 
 @pytest.mark.parametrize(("keys", "status"), [((), 404), (("x",), 410)])

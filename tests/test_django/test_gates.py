@@ -237,22 +237,6 @@ def test_a_mixin_without_a_flag_is_a_mistake(serve: Serve) -> None:
         Browser("wsgi").get()
 
 
-class Plain(View):
-    """A class of views."""
-
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Answer a GET."""
-        return HttpResponse("body")
-
-
-class Awaited(View):
-    """A class of async views."""
-
-    async def get(self, request: HttpRequest) -> HttpResponse:
-        """Answer a GET."""
-        return HttpResponse("body")
-
-
 class MixedPlain(RequiresFlagMixin, Plain):
     """The same, by the mixin."""
 
@@ -265,6 +249,16 @@ class MixedAwaited(RequiresFlagMixin, Awaited):
     required_flag = "off"
 
 
+@requires_flag("off")
+class DecoratedPlain(Plain):
+    """The same, by the decorator."""
+
+
+@requires_flag("off")
+class DecoratedAwaited(Awaited):
+    """The same, by the decorator."""
+
+
 class TestOptions:
     """`OPTIONS`, which browsers send without cookies before the request of another site's page."""
 
@@ -273,8 +267,8 @@ class TestOptions:
         [
             requires_flag("off")(Plain.as_view()),
             requires_flag("off", redirect_to="/")(Awaited.as_view()),
-            requires_flag("off")(type("Decorated", (Plain,), {})).as_view(),
-            requires_flag("off")(type("Decorated", (Awaited,), {})).as_view(),
+            DecoratedPlain.as_view(),
+            DecoratedAwaited.as_view(),
             MixedPlain.as_view(),
             MixedAwaited.as_view(),
             flag_switch("off", on=Plain.as_view(), off=plain_other),

@@ -1,24 +1,25 @@
 """The debug toolbar's panel, and the flags that note what is read of them."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from debug_toolbar.toolbar import DebugToolbar, debug_toolbar_urls
 from django.http import HttpRequest, HttpResponse
 from django.template import RequestContext, Template
 from django.test import AsyncRequestFactory, RequestFactory
+from django.urls import path
+from pytest_django import Settings
 from shipsilently_django import FlagsMiddleware, FlagsRequest
+from shipsilently_django.panel import FlagsPanel
 from shipsilently_django.recording import RecordedFlags, record, recorded
 
 from shipsilently_core.testing import ScriptedService
 
-from .standins import Panel, stand_in
-
-stand_in("debug_toolbar", "panels", Panel)
-
-from shipsilently_django.panel import FlagsPanel  # noqa: E402  # needs what stands in
+from .site import Browser, Urls
 
 Configure = Callable[..., None]
 
@@ -57,6 +58,60 @@ def test_a_panel_shows_what_was_read() -> None:
     assert stats["attempts"] == 1
     assert panel.nav_subtitle == "2 flags read"
     assert "&quot;&lt;b&gt;&quot;" in panel.content
+
+
+@pytest.fixture
+def toolbar(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole toolbar, with this panel alone, on a site with a plain and an async page."""
+
+    def plain(request: FlagsRequest) -> HttpResponse:
+        return HttpResponse(f"<body>{request.flags.is_enabled('x')}</body>")
+
+    async def awaited(request: FlagsRequest) -> HttpResponse:
+        return HttpResponse(f"<body>{await request.flags.ais_enabled('x')}</body>")
+
+    def silent(request: FlagsRequest) -> HttpResponse:
+        return HttpResponse("<body></body>")
+
+    monkeypatch.setattr(DebugToolbar, "_panel_classes", None)
+    settings.DEBUG = True
+    settings.INTERNAL_IPS = ["127.0.0.1"]
+    settings.DEBUG_TOOLBAR_PANELS = ["shipsilently_django.panel.FlagsPanel"]
+    settings.MIDDLEWARE = [
+        "debug_toolbar.middleware.DebugToolbarMiddleware",
+        "shipsilently_django.FlagsMiddleware",
+    ]
+    settings.ROOT_URLCONF = Urls(
+        path("plain/", plain),
+        path("async/", awaited),
+        path("silent/", silent),
+        *debug_toolbar_urls(),
+    )
+
+
+@pytest.mark.usefixtures("toolbar")
+@pytest.mark.parametrize("page", ["/plain/", "/async/"])
+def test_the_toolbar_shows_the_panel(browser: Browser, page: str) -> None:
+    """Plain and async pages have it at their edge, and the time of the reads in their headers."""
+    response = browser.get(page)
+    text = response.content.decode()
+    assert "True" in text
+    assert "1 flag read" in text
+    assert re.search(
+        r'FlagsPanel_flags;dur=[\d.]+;desc="1 flag read"', response.headers["Server-Timing"]
+    )
+    (request_id,) = re.findall(r'data-request-id="(\w+)"', text)
+    asked = f"/__debug__/render_panel/?request_id={request_id}&panel_id=FlagsPanel"
+    content = browser.get(asked).json()["content"]
+    assert "<td><code>x</code></td><td><code>true</code></td><td>default</td>" in content
+    assert "Calls to the service: 1." in content
+
+
+@pytest.mark.usefixtures("toolbar")
+def test_the_toolbar_reads_no_flag(browser: Browser, service: ScriptedService) -> None:
+    """A page that reads none has a panel that says so, and nobody is asked."""
+    assert "0 flags read" in browser.text("/silent/")
+    assert not service.requests
 
 
 def test_a_panel_of_a_page_without_flags_is_empty() -> None:

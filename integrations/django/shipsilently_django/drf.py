@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rest_framework.permissions import (  # type: ignore[import-not-found,import-untyped,unused-ignore]  # optional
-    BasePermission,
-)
+from rest_framework.permissions import BasePermission
 
 from .flags import flags_of
 from .gates import Gate
@@ -33,7 +31,7 @@ def HasFlag(*keys: str, value: Any = True, status: int = 404) -> type[Any]:  # a
     if status not in (403, 404):
         raise ValueError("a permission answers with 404 or 403")
 
-    class FlagPermission(BasePermission):  # type: ignore[misc,unused-ignore]  # of no known type
+    class FlagPermission(BasePermission):  # type: ignore[misc]  # of no known type
         """Whether the flags are so for whoever makes the request."""
 
         def has_permission(self, request: Any, view: Any) -> bool:

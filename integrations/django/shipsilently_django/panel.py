@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from debug_toolbar.panels import (  # type: ignore[import-not-found,import-untyped,unused-ignore]  # optional
-    Panel,
-)
+from debug_toolbar.panels import Panel
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -20,7 +18,7 @@ from .setup import get_client
 __all__ = ["FlagsPanel"]
 
 
-class FlagsPanel(Panel):  # type: ignore[misc,unused-ignore]  # of no known type
+class FlagsPanel(Panel):  # type: ignore[misc]  # of no known type
     """Flags with value, reason, source, time and calls to the service."""
 
     is_async = True
