@@ -185,14 +185,24 @@ class Person:
         self.page.get_by_role("button", name="Log out", exact=True).wait_for(state="detached")
 
     @property
+    def cookies(self) -> dict[str, bool]:
+        """The names of the site's cookies, and whether each is kept from scripts."""
+        return {cookie["name"]: cookie["httpOnly"] for cookie in self._context.cookies()}
+
+    @property
     def checkout(self) -> str | None:
         """Which checkout the page shows."""
-        return self.page.locator("#checkout").get_attribute("data-variation")
+        return self.attribute("#checkout", "data-variation")
 
     @property
     def banner(self) -> str | None:
         """Which banner the page shows."""
-        return self.page.locator("#banner").get_attribute("data-banner")
+        return self.attribute("#banner", "data-banner")
+
+    def attribute(self, selector: str, name: str) -> str | None:
+        """An attribute of what is found on the page."""
+        value: str | None = self.page.locator(selector).get_attribute(name)
+        return value
 
     def sees(self, checkout: str, banner: str) -> bool:
         """Whether the page, asked for again, has this checkout and this banner."""

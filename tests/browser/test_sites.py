@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.browser.support import Person, Site, chromium
 from tests.servers.harness import eventually
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytest.importorskip("playwright", reason="playwright comes with the extra `browser`")
 if not chromium().exists():
@@ -55,7 +60,7 @@ def test_a_change_reaches_everybody_and_outlives_the_service(
     own_site.switch("new-checkout", "true")
     own_site.switch("banner", '"green"')
     for person in (visitor, bob):
-        eventually(lambda person=person: person.sees("new", "green"), "the new page", timeout=10)  # type: ignore[misc]
+        eventually(partial(person.sees, "new", "green"), "the new page", timeout=10)
 
     own_site.service.stop()
     for _ in range(3):
@@ -93,6 +98,43 @@ def test_staff_see_all_flags(site: Site, somebody: Somebody) -> None:
     assert "banner" in text
 
 
+@pytest.mark.parametrize("site", ["Django"], indirect=True)
+def test_a_rollout_stays_with_a_visitor(site: Site, somebody: Somebody) -> None:
+    """Some visitors are served by a rollout, some are not, and each sees the same again."""
+    seen: dict[str | None, Person] = {}
+    # All of so many would be served alike once in a million million times.
+    for _ in range(40):
+        person = somebody(site)
+        person.go()
+        assert not person.cookies
+        person.page.get_by_role("link", name="delivery").click()
+        person.page.wait_for_url("**/delivery/")
+        seen.setdefault(person.attribute("#delivery", "data-variation"), person)
+        if len(seen) == 2:
+            break
+    assert seen.keys() == {"old", "new"}
+    for variation, person in seen.items():
+        assert list(person.cookies.values()) == [True]
+        for _ in range(3):
+            person.reload()
+            assert person.attribute("#delivery", "data-variation") == variation
+
+
+@pytest.mark.parametrize("site", ["Django"], indirect=True)
+def test_the_toolbar_shows_the_flags_of_a_page(site: Site, somebody: Somebody) -> None:
+    """The panel of the Django Debug Toolbar lists what the page has read, and why it was so."""
+    pytest.importorskip("debug_toolbar")
+    person = somebody(site)
+    person.log_in("ada")
+    person.page.locator("#djDebug #djShowToolBarButton").click()
+    person.page.locator("#djDebug a.FlagsPanel").click()
+    panel = person.page.locator("#djDebug #FlagsPanel")
+    panel.get_by_text("rule_match").first.wait_for()
+    text = panel.inner_text()
+    assert "new-checkout" in text
+    assert "banner" in text
+
+
 @pytest.mark.parametrize("site", ["Flask"], indirect=True)
 def test_a_streamed_page_reads_flags(site: Site, somebody: Somebody) -> None:
     """The streamed page, which ada reaches by links, has the value of a flag in each line."""
@@ -106,9 +148,9 @@ def test_a_streamed_page_reads_flags(site: Site, somebody: Somebody) -> None:
 
 
 @pytest.mark.parametrize("site", ["Flask"], indirect=True)
-def test_what_a_page_does_wrong_is_noticed(site: Site, browser: object) -> None:
+def test_what_a_page_does_wrong_is_noticed(site: Site, browser: Browser) -> None:
     """Errors in the console, failing scripts and requests to other hosts are seen as such."""
-    person = Person(browser, site.url)  # type: ignore[arg-type]
+    person = Person(browser, site.url)
     person.go()
     person.page.set_content(
         "<img src='http://elsewhere.invalid/x.png'>"
