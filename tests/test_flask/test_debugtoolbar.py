@@ -131,8 +131,10 @@ def test_the_panel_shows_an_outage(app: Flask, service: ScriptedService) -> None
 
 
 def test_other_apps_note_nothing(app: Flask) -> None:
-    """The panel's listener is the app's: another app of the process notes nothing."""
+    """An app of the process without the toolbar notes nothing, also around a read of this one."""
     other: Any = make_app(ScriptedService({"on": True}), name="other")
     with other.test_request_context() as context:
         assert flags.get("on", False) is True
+        with app.app_context():
+            assert flags.get("on", False) is True
         assert debugtoolbar._KEY not in vars(context.request)

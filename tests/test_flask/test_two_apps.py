@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from flask import Flask, current_app
+from flask import Flask, current_app, request
 from shipsilently_flask import ShipSilently, flags
 
 from shipsilently_core import RetryConfig, ShipSilentlyClient
@@ -31,7 +31,7 @@ def services() -> dict[str, ScriptedService]:
 def apps(services: dict[str, ScriptedService]) -> dict[str, Flask]:
     """Two apps with keys of their own, which ask the service at each request."""
     made = {}
-    for name, service in services.items():
+    for (name, service), other in zip(services.items(), reversed(services), strict=True):
         app = made[name] = bare_app(name)
         client = ShipSilentlyClient(
             api_key=f"sk_{name}",
@@ -42,7 +42,22 @@ def apps(services: dict[str, ScriptedService]) -> dict[str, Flask]:
         )
         ShipSilently(app, client=client, context_loader=user_of_header)
         app.add_url_rule("/", "me", lambda: flags.get("me", "default"))
+        app.add_url_rule("/both", "both", partial(both, made, other))
+        app.add_url_rule("/async", "async", asynchronous)
     return made
+
+
+def both(apps: dict[str, Flask], other: str) -> str:
+    """Whose flags these are, before, inside and after a request to the other app."""
+    before = flags.get("me", "default")
+    with apps[other].test_request_context(headers={"User": request.headers["User"]}):
+        inside = flags.get("me", "default")
+    return f"{before} {inside} {flags.get('me', 'default')}"
+
+
+async def asynchronous() -> str:
+    """Whose flags these are, awaited."""
+    return await flags.aget("me", "default")
 
 
 def test_one_extension_serves_two_apps() -> None:
@@ -83,20 +98,25 @@ def test_an_app_that_was_not_set_up_has_no_other_apps_flags(apps: dict[str, Flas
 def test_no_value_ever_crosses(
     apps: dict[str, Flask], services: dict[str, ScriptedService]
 ) -> None:
-    """16 threads ask two apps for two users each while their services fail and return: everybody
-    gets what is his, or the default where nothing of his is known yet."""
+    """16 threads ask two apps for four users each, also one inside the other and async, while their
+    services fail and return: everybody gets what is his, or the default where nothing of his is
+    known yet."""
     start, done = threading.Barrier(17), threading.Event()
 
     def visit(number: int) -> list[tuple[str, str]]:
         clients = {name: app.test_client() for name, app in apps.items()}
         start.wait(10)
-        seen = []
+        seen: list[tuple[str, str]] = []
         for turn in range(60):
             name = "red" if (number + turn) % 2 else "blue"
             user = f"u{(number + turn // 2) % 4}"
-            answer = clients[name].get("/", headers={"User": user})
+            path = ("/", "/both", "/async")[turn // 2 % 3]
+            answer = clients[name].get(path, headers={"User": user})
             assert answer.status_code == 200
-            seen.append((f"{name}:{user}", answer.text))
+            other = "blue" if name == "red" else "red"
+            places = (name, other, name) if path == "/both" else (name,)
+            right = [f"{place}:{user}" for place in places]
+            seen += zip(right, answer.text.split(), strict=True)
         return seen
 
     def misbehave() -> None:
@@ -116,7 +136,7 @@ def test_no_value_ever_crosses(
         finally:
             done.set()
         trouble.result(10)
-    assert len(seen) == 16 * 60
+    assert len(seen) == 16 * (40 + 20 * 3)
     assert [pair for pair in seen if pair[1] not in (pair[0], "default")] == []
     assert sum(right == found for right, found in seen) > len(seen) // 2
     for service in services.values():

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from flask import Flask, has_request_context, request
+from flask import Flask
 from flask_debugtoolbar.panels import DebugPanel
 from jinja2 import Environment
 
 from shipsilently_core import EvaluationResult
 
 from .current import kept_flags
+from .people import own_request
 from .signals import flag_evaluated
 
 __all__ = ["FlagsDebugPanel"]
@@ -51,10 +52,10 @@ _CONTENT = Environment(autoescape=True).from_string("""\
 
 def _remember(app: Flask, *, result: EvaluationResult) -> None:
     """Note on the request that it has read a flag, and what it was served."""
-    if has_request_context():
+    request = own_request(app)
+    if request is not None:
         # The request's own, so that its threads note it in the same place.
-        kept = vars(request._get_current_object()).setdefault(_KEY, {})  # type: ignore[attr-defined]  # of LocalProxy
-        kept[result.flag_key] = result
+        vars(request).setdefault(_KEY, {})[result.flag_key] = result
 
 
 class FlagsDebugPanel(DebugPanel):
