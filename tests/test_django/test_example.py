@@ -166,6 +166,57 @@ def test_the_shop_follows_the_flags(start: Callable[..., Shop], service: LocalSe
     assert variation(ada) == "new"
 
 
+def delivery(browser: httpx.Client) -> str:
+    """What a browser is told of delivery."""
+    found = re.search(r'id="delivery" data-variation="(\w+)"', browser.get("/delivery/").text)
+    assert found
+    return found[1]
+
+
+def test_a_rollout_stays_with_a_visitor(start: Callable[..., Shop], service: LocalService) -> None:
+    """Some visitors are in it and some are not, each for good; nobody needs an id elsewhere."""
+    shop = start("--noreload")
+    browsers = [shop.browser() for _ in range(24)]
+    for browser in browsers:
+        assert variation(browser) == "old"
+        assert "shipsilently_visitor" not in browser.cookies
+    asked = [one.body for one in service.requests if "evaluate" in one.path]
+    assert not any(b"visitor-" in body for body in asked)
+    assert len(asked) < len(browsers)
+
+    first = [delivery(browser) for browser in browsers]
+    assert set(first) == {"new", "old"}
+    assert all("shipsilently_visitor" in browser.cookies for browser in browsers)
+    assert [delivery(browser) for browser in browsers] == first
+    ada = shop.browser("ada")
+    assert delivery(ada) == delivery(ada)
+    assert "shipsilently_visitor" not in ada.cookies
+
+
+def test_the_toolbar_lists_the_flags_of_a_page(start: Callable[..., Shop]) -> None:
+    """Where it is installed, with DEBUG: the flags that were read, and why they were so."""
+    ada = start("--noreload").browser("ada")
+    response = ada.get("/")
+    assert "2 flags read" in response.headers["Server-Timing"]
+    (request_id,) = re.findall(r'data-request-id="(\w+)"', response.text)
+    asked = {"request_id": request_id, "panel_id": "FlagsPanel"}
+    content = ada.get("/__debug__/render_panel/", params=asked).json()["content"]
+    assert "<code>new-checkout</code></td><td><code>true</code></td><td>rule_match" in content
+
+
+def test_production_has_no_toolbar(folder: Path, environment: dict[str, str]) -> None:
+    """Without DEBUG neither the app nor its addresses are there."""
+    shown = manage(folder, environment | {"DEBUG": "0"}, "shell", "-v0", "-c", TOOLBAR)
+    assert shown.split() == ["False", "False"]
+
+
+TOOLBAR = """
+from django.conf import settings
+from django.urls import get_resolver
+print(settings.TOOLBAR, "djdt" in get_resolver().namespace_dict)
+"""
+
+
 def test_the_reloader_starts_the_background_once(
     start: Callable[..., Shop], service: LocalService, folder: Path
 ) -> None:
@@ -194,6 +245,7 @@ def test_the_shop_passes_the_checks_of_a_deployment(
 ) -> None:
     """`check --deploy` is clean, and there is nothing to migrate."""
     environment |= {
+        "ALLOWED_HOSTS": "shop.example.com",
         "DEBUG": "0",
         "HTTPS": "1",
         "SECRET_KEY": "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",

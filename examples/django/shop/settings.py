@@ -1,6 +1,7 @@
 """Settings of the example shop. What differs between machines comes from the environment."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
@@ -9,7 +10,7 @@ HTTPS = os.environ.get("HTTPS", "0") == "1"
 SECRET_KEY = os.environ.get(
     "SECRET_KEY", "for the demonstration only, never for a site of your own"
 )
-ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
+ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", "127.0.0.1,localhost").split(",")
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -37,9 +38,23 @@ SHIPSILENTLY = {
     "API_KEY": os.environ.get("SHIPSILENTLY_API_KEY", "sk_local"),
     "API_URL": os.environ.get("SHIPSILENTLY_API_URL", "http://127.0.0.1:4400"),
     "CONTEXT": "shop.visitors.flag_context",
-    "DEFAULTS": {"new-checkout": False, "banner": "grey"},
+    "ANONYMOUS_ID": "cookie",  # so that a rollout stays with a visitor
+    "DEFAULTS": {"new-checkout": False, "banner": "grey", "free-delivery": False},
     "ON_STATE_CHANGE": "shop.operations.on_state_change",
 }
+
+# Which flags has this page read, and why were they so? Shown where the toolbar is installed.
+TOOLBAR = DEBUG and find_spec("debug_toolbar") is not None
+if TOOLBAR:
+    INSTALLED_APPS.append("debug_toolbar")
+    MIDDLEWARE.insert(0, "debug_toolbar.middleware.DebugToolbarMiddleware")
+INTERNAL_IPS = ["127.0.0.1"]
+DEBUG_TOOLBAR_CONFIG = {"SHOW_COLLAPSED": True}
+DEBUG_TOOLBAR_PANELS = [
+    "debug_toolbar.panels.timer.TimerPanel",
+    "debug_toolbar.panels.sql.SQLPanel",
+    "shipsilently_django.panel.FlagsPanel",
+]
 
 ROOT_URLCONF = "shop.urls"
 WSGI_APPLICATION = "shop.wsgi.application"

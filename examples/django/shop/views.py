@@ -28,3 +28,8 @@ async def receipt(request: FlagsRequest) -> HttpResponse:
     await request.flags.aevaluate_all()
     user = await request.auser()
     return render(request, "shop/receipt.html", {"user": user})
+
+
+def delivery(request: FlagsRequest) -> HttpResponse:
+    """A rollout: half of all visitors find free delivery, and find it again tomorrow."""
+    return render(request, "shop/delivery.html")

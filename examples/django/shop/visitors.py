@@ -3,12 +3,19 @@
 from typing import Any
 
 from django.http import HttpRequest
+from django.urls import reverse
 from shipsilently_django import default_context
 
 
 def flag_context(request: HttpRequest) -> dict[str, Any]:
-    """Who is logged in, and what they pay for. Runs only where a flag is read."""
+    """Who is logged in, and what they pay for. Runs only where a flag is read.
+
+    Visitors are told apart where a rollout needs it. On all other pages they are one and
+    the same to the service, and get no cookie.
+    """
+    if not request.user.is_authenticated:
+        return default_context(request) if request.path == reverse("delivery") else {}
     context = default_context(request)
-    if context and request.user.groups.filter(name="pro").exists():
+    if request.user.groups.filter(name="pro").exists():
         context["plan"] = "pro"
     return context
