@@ -13,6 +13,10 @@ from ._wire import Row, Snapshot
 
 __all__ = ["Cache", "Entry", "SharedBodies", "Stamp"]
 
+#: Bytes that an answer takes beside its own, and that each flag in it takes, about.
+_PER_BODY = 500
+_PER_ROW = 300
+
 
 class Stamp(Struct, frozen=True):
     """When a call to the service began.
@@ -190,13 +194,13 @@ class Cache:
 class SharedBodies:
     """Answers already decoded, by their bytes, so that equal ones are decoded and held once.
 
-    Bounded by the bytes it keeps; the oldest goes first.
+    Bounded by the memory that it holds, as estimated; the oldest goes first.
 
     Args:
         max_bytes: The bound.
     """
 
-    def __init__(self, max_bytes: int = 4 * 1024 * 1024) -> None:
+    def __init__(self, max_bytes: int = 8 * 1024 * 1024) -> None:
         self._max = max_bytes
         self._held = 0
         self._snapshots: dict[bytes, Snapshot] = {}
@@ -212,13 +216,17 @@ class SharedBodies:
 
     def put(self, body: bytes, snapshot: Snapshot) -> None:
         """Let `snapshot` stand for every answer that equals `body`."""
-        if len(body) > self._max:
+        cost = _cost(body, snapshot)
+        if cost > self._max:
             return
         with self._lock:
             if body not in self._snapshots:
-                self._held += len(body)
+                self._held += cost
             self._snapshots[body] = snapshot
             while self._held > self._max:
                 oldest = next(iter(self._snapshots))
-                del self._snapshots[oldest]
-                self._held -= len(oldest)
+                self._held -= _cost(oldest, self._snapshots.pop(oldest))
+
+
+def _cost(body: bytes, snapshot: Snapshot) -> int:
+    return _PER_BODY + len(body) + _PER_ROW * len(snapshot.rows)
