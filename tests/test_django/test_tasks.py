@@ -8,11 +8,15 @@ import django
 import pytest
 from celery import Celery  # type: ignore[import-untyped]  # it has no types
 from django.contrib.auth.models import User
+from django.http import HttpRequest, JsonResponse
 from django.test import RequestFactory
-from shipsilently_django.tasks import flags_for_task, task_context
+from shipsilently_django.tasks import atask_context, flags_for_task, task_context
 
 from shipsilently_core.testing import ScriptedService
 
+from .site import Browser
+
+Serve = Callable[..., None]
 Configure = Callable[..., None]
 
 
@@ -35,6 +39,25 @@ def test_a_task_evaluates_for_the_user_of_the_request(sent: dict[str, Any]) -> N
     assert json.loads(json.dumps(sent)) == sent == {"userId": "7"}
     assert receipt(sent)
     assert not receipt({})
+
+
+def plain(request: HttpRequest) -> JsonResponse:
+    """Say what a task would be told."""
+    return JsonResponse(task_context(request))
+
+
+async def awaited(request: HttpRequest) -> JsonResponse:
+    """Say what a task would be told."""
+    return JsonResponse(await atask_context(request))
+
+
+@pytest.mark.parametrize("view", [plain, awaited], ids=["sync", "async"])
+def test_a_view_makes_the_context(browser: Browser, serve: Serve, ada: User, view: Any) -> None:
+    """Plain and async views tell who is logged in, and of a visitor nothing."""
+    serve(view)
+    assert browser.get().json() == {}
+    browser.login(ada)
+    assert browser.get().json() == {"userId": str(ada.pk)}
 
 
 def test_celery_carries_the_context(sent: dict[str, Any]) -> None:

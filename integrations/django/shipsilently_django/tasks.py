@@ -16,12 +16,18 @@ from shipsilently_core import Flags
 from .flags import flags_of
 from .setup import get_client
 
-__all__ = ["flags_for_task", "task_context"]
+__all__ = ["atask_context", "flags_for_task", "task_context"]
 
 
 def task_context(request: HttpRequest) -> dict[str, Any]:
     """Whom the request's flags are for, as plain JSON to send along with a task."""
     context: dict[str, Any] = json.loads(flags_of(request).context.body)
+    return context
+
+
+async def atask_context(request: HttpRequest) -> dict[str, Any]:
+    """`task_context`, waiting in a task of the event loop."""
+    context: dict[str, Any] = json.loads((await flags_of(request).acontext()).body)
     return context
 
 
