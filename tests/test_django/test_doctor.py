@@ -146,6 +146,21 @@ def test_without_a_base_folder_the_apps_are_read(settings: Settings) -> None:
 
 
 @pytest.mark.usefixtures("site")
+def test_a_sites_own_app_is_read(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the installed apps those that are no libraries are searched."""
+    app = tmp_path / "own_app"
+    app.mkdir()
+    (app / "__init__.py").touch()
+    (app / "page.html").write_text('{% flag "banner" %}')
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "own_app"]
+    del settings.BASE_DIR
+    assert "1 flag read without a default: banner" in checks()["defaults"]["text"]
+
+
+@pytest.mark.usefixtures("site")
 def test_hooks_of_views_are_seen(settings: Settings) -> None:
     """Views are loaded before anything is looked at, since hooks may be connected there."""
     settings.ROOT_URLCONF = Urls()
