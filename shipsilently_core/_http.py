@@ -241,6 +241,7 @@ class HttpTransport:
         return Reply(opened.status, b"", opened.headers, failure, cause="no event stream")
 
     def _open_own(self, target: str) -> _OpenStream:
+        _hide_tickets("httpcore.http11")
         # A pool of its own: the stream occupies a connection for good.
         pool = self._route.pool(self._backend)
         try:
@@ -348,9 +349,15 @@ class _OpenStream:
 
 
 class _TicketFilter(logging.Filter):
-    """Blots out tickets: httpx logs the address of each request that a client of its own makes."""
+    """Blots out tickets in the log of others.
+
+    httpx logs the address of each request of a client, and httpcore the headers of each
+    answer, which may repeat the address.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.msg, str):
+            record.msg = _TICKET.sub("ticket=…", record.msg)
         if isinstance(record.args, tuple):
             record.args = tuple(
                 _TICKET.sub("ticket=…", str(value)) if "ticket=" in str(value) else value

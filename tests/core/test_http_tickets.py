@@ -13,6 +13,7 @@ import pytest
 from shipsilently_core import Config, Failure
 from shipsilently_core._http import HttpTransport
 from shipsilently_core._wire import Reply, Request
+from tests.core.wire_server import Answer, WireServer
 
 
 def answer(request: httpx.Request) -> httpx.Response:
@@ -46,6 +47,22 @@ def test_a_clients_own_log_line_holds_no_ticket(
     opened.close()
     lines = [record.getMessage() for record in caplog.records]
     assert any("ticket=…" in line for line in lines)
+    assert "tk_secret" not in caplog.text
+    transport.close()
+
+
+def test_an_answer_that_repeats_the_address_is_logged_without_the_ticket(
+    server: WireServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a proxy redirects the stream, httpcore's log of that answer holds no ticket."""
+    moved = "https://elsewhere.example/v1/stream?ticket=tk_secret%26more&x=1"
+    server.always(Answer(302, headers=[("Location", moved)]))
+    transport = HttpTransport(Config(api_key="sk_test", api_url=server.url))
+    with caplog.at_level(logging.DEBUG):
+        reply = transport.open_stream("tk_secret&more")
+    assert isinstance(reply, Reply)
+    assert reply.status == 302
+    assert "elsewhere.example" in caplog.text
     assert "tk_secret" not in caplog.text
     transport.close()
 
