@@ -79,9 +79,11 @@ def test_other_lines_of_a_client_stay_as_they_are(caplog: pytest.LogCaptureFixtu
         transport.open_stream("tk_secret&more")
         logging.getLogger("httpx").info("%s and %d", "a text", 5)
         logging.getLogger("httpx").info("%(name)s", {"name": "by name"})
+        logging.getLogger("httpx").info(ValueError("an object"))
     lines = [record.getMessage() for record in caplog.records]
     assert "a text and 5" in lines
     assert "by name" in lines
+    assert "an object" in lines
     transport.close()
 
 
