@@ -96,6 +96,8 @@ class ShipSilentlyClient:
         self._background: Background | None = None
         #: Whether a parent of this process had started its background, and this one has not yet.
         self._left_behind = False
+        #: Whether the connections have been closed, after everything that used them had ended.
+        self._let_go = False
         self._on_state: tuple[Callable[[ConnectionState], object], ...] = ()
         if self._config.on_state_change is not None:
             self._on_state = (self._config.on_state_change,)
@@ -477,12 +479,16 @@ class ShipSilentlyClient:
         Idempotent. What was known is still served afterwards, and nothing is asked any
         more. Safe to call from a receiver of a signal, and in a forked child.
         """
-        self._close(timeout)
+        if not self._close(timeout) and not self._let_go:
+            # Another thread sees to it, and may still be using the connections.
+            return
         transport = self._transport
         if transport is not None:
             transport.close()
+        self._let_go = True
 
-    def _close(self, timeout: float) -> None:
+    def _close(self, timeout: float) -> bool:
+        """End what runs and deliver what was counted; whether this is the call that did."""
         end = self._clock.monotonic() + timeout
         first, self.evaluator.closed = not self.evaluator.closed, True
         # After that: a child that only closes its copy starts nothing for it.
@@ -493,6 +499,7 @@ class ShipSilentlyClient:
             background.stop(timeout)
         if first:
             self.flush(max(0.0, end - self._clock.monotonic()))
+        return first
 
     async def aclose(self, timeout: float = 2.0) -> None:
         """`close`, without stopping the event loop meanwhile."""
