@@ -16,7 +16,7 @@ __all__ = ["main"]
 
 try:
     from .group import main
-except ModuleNotFoundError as error:  # pragma: no cover - run in a process without click
+except ModuleNotFoundError as error:
     if error.name != "click":
         raise
 

@@ -34,7 +34,7 @@ def kill_group(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.name == "posix":
             os.killpg(pid, number)
-        else:  # pragma: no cover - Windows
+        else:  # Windows
             os.kill(pid, number)
 
 
