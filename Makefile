@@ -43,6 +43,11 @@ soak: $(VENV)/.installed-test  ## Let a client live through faults every second;
 	@echo "==> soak"
 	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(VENV)/.installed-test  ## Run the properties with as many more examples as MINUTES=5 allows.
+	@echo "==> fuzz"
+	@$(BIN)/python -m tests.properties.fuzz --minutes $(MINUTES)
+
 bench-propagation: $(VENV)/.installed-test  ## Measure how long a change takes to 1 and to 8 processes.
 	@echo "==> propagation"
 	@$(BIN)/python benchmarks/propagation.py

@@ -1,0 +1,1 @@
+"""What holds for every input and every order of events, checked against simple models."""
