@@ -95,10 +95,9 @@ def _to_wire(given: dict[Any, Any]) -> tuple[bytes, tuple[str, ...]]:
             continue
         if kept is _NOTHING or not isinstance(name, str):
             dropped.append(str(name) if isinstance(name, str) else type(name).__name__)
-        elif name == "user_id" and "userId" not in given:
-            plain["userId"] = kept
         else:
             plain[name] = kept
+    _spell_user_id(plain)
     try:
         return _encode(plain), tuple(dropped)
     except (UnicodeEncodeError, OverflowError):
@@ -115,7 +114,14 @@ def _without_unsendable(plain: dict[str, Any], dropped: list[str]) -> tuple[byte
             dropped.append(name.encode("ascii", "backslashreplace").decode("ascii"))
         else:
             kept[name] = value
+    _spell_user_id(kept)
     return _encode(kept), tuple(dropped)
+
+
+def _spell_user_id(plain: dict[str, Any]) -> None:
+    """As the service does, unless it is there in that spelling too; an absent one is not there."""
+    if "user_id" in plain and "userId" not in plain:
+        plain["userId"] = plain.pop("user_id")
 
 
 def _plain(value: Any) -> Any:

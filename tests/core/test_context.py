@@ -157,6 +157,14 @@ def test_keywords_and_mappings_mean_the_same() -> None:
     assert sent(both) == {"userId": "u1", "user_id": "other"}
 
 
+@pytest.mark.parametrize("absent", [None, ["u1"], float("nan"), "\ud800"])
+def test_a_user_id_that_cannot_be_sent_is_absent(absent: object) -> None:
+    """Beside a `userId` that is left out, `user_id` is the service's, and stays so when copied."""
+    context = Context({"userId": absent, "user_id": "u1"})
+    assert sent(context) == {"userId": "u1"}
+    assert Context(context) == context
+
+
 def test_names_of_attributes_are_free() -> None:
     """No attribute's name collides with a parameter."""
     assert sent(Context(self=1, attributes=2, given=3)) == {"self": 1, "attributes": 2, "given": 3}

@@ -63,6 +63,8 @@ def test_users_need_no_visitor_id(place: str) -> None:
     assert cookies_of(app.test_client(), User="ada") == []
     app = site(place, loader=lambda: {"user_id": "ada"})
     assert cookies_of(app.test_client()) == []
+    app = site(place, loader=lambda: {"user_id": "ada", "userId": None})
+    assert cookies_of(app.test_client()) == []
 
 
 def test_visitors_are_off_by_default() -> None:

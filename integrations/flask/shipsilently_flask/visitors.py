@@ -33,7 +33,7 @@ def with_visitor(
     context = {} if given is None else given
     if settings.anonymous_id is None or not isinstance(context, Mapping):
         return given
-    if context.get("userId", context.get("user_id")) is not None:
+    if any(context.get(name) is not None for name in ("userId", "user_id")):
         return given
     in_session = settings.anonymous_id == "session"
     visitor = _from_session() if in_session else _from_cookie(app, request, settings)
