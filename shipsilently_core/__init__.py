@@ -29,6 +29,7 @@ from .values import (
     Reason,
     Source,
     Status,
+    StoreStatus,
 )
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "ShipSilentlyError",
     "Source",
     "Status",
+    "StoreStatus",
     "Subscription",
     "__version__",
 ]

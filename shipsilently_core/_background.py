@@ -106,6 +106,9 @@ class Background:
         if config.analytics.enabled:
             self._workers.append(Worker("shipsilently-events", self._flush))
         self._wants_stream = config.stream
+        self._keeper = evaluator.keeper
+        if self._keeper is not None:
+            self._workers.append(Worker("shipsilently-store", self._keeper.run))
         if config.stream:
             self._workers.append(Worker("shipsilently-stream", self._stream.run))
 
@@ -118,7 +121,11 @@ class Background:
         """Start the threads; whether that was possible."""
         self._evaluator.wake = self._bells[0].ring
         self._evaluator.analytics.wake = self._flush_bell.ring
+        if self._keeper is not None:
+            self._keeper.start()
         started = all(worker.start() for worker in self._workers)
+        if self._keeper is not None and not started:
+            self._keeper.stop()
         self._evaluator.gate.background = started
         if not self._wants_stream:
             self._enter(ConnectionState.POLLING)
@@ -131,6 +138,8 @@ class Background:
         self._evaluator.gate.background = False
         for bell in (*self._bells, self._flush_bell):
             bell.close()
+        if self._keeper is not None:
+            self._keeper.stop()
         transport = self._transport()
         transport.interrupt()
         for worker in self._workers:
@@ -152,6 +161,8 @@ class Background:
             streaming = state is ConnectionState.STREAMING
             self.refresher.streaming = streaming
             self._evaluator.cache.live(streaming)
+        if self._keeper is not None:
+            self._keeper.heard()
         if streaming:
             # What happened before the stream came up was not told on it.
             self.refresher.missed()
@@ -187,4 +198,6 @@ class Background:
 
     def _updated(self) -> None:
         self._evaluator.cache.invalidate()
+        if self._keeper is not None:
+            self._keeper.heard()
         self.refresher.changed()

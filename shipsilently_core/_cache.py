@@ -16,6 +16,8 @@ __all__ = ["Cache", "Entry", "SharedBodies", "Stamp"]
 #: Bytes that an answer takes beside its own, and that each flag in it takes, about.
 _PER_BODY = 500
 _PER_ROW = 300
+#: How many generations are remembered for the age of values; of older ones, it is overrated.
+_GENERATIONS = 1_000
 
 
 class Stamp(Struct, frozen=True):
@@ -39,16 +41,32 @@ class Entry:
         snapshot: Its flags.
         batch: When the batch that it rests on was asked for; ``None`` where single
             flags are all that is known.
-        singles: Flags evaluated one by one since, with the sequence of that call.
+        singles: Flags evaluated one by one since, with that call.
+        current: Monotonic seconds until which the flags are known to have been current, apart
+            from `singles` and from what the cache itself knows; see `Cache.age`.
+        kept: By a shared store's clock, when these flags were asked for; ``None`` where
+            they have not been there.
+        looked: When such a store was last asked for something newer.
         used: The cache's tick at the last read.
     """
 
-    __slots__ = ("batch", "singles", "snapshot", "used")
+    __slots__ = ("batch", "current", "kept", "looked", "singles", "snapshot", "used")
 
-    def __init__(self, snapshot: Snapshot, batch: Stamp | None, singles: dict[str, int]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        batch: Stamp | None,
+        singles: dict[str, Stamp],
+        *,
+        current: float,
+        kept: float | None = None,
+    ) -> None:
         self.snapshot = snapshot
         self.batch = batch
         self.singles = singles
+        self.current = current
+        self.kept = kept
+        self.looked: Stamp | None = None
         self.used = 0
 
 
@@ -79,12 +97,16 @@ class Cache:
         self._clock = clock
         self._max = max_contexts
         self._fixed_age = max_age
-        self._base_age = fresh_for if max_age is None else max_age
-        self._fresh_for = self._base_age
+        #: Seconds for which an entry counts as fresh while nothing is live.
+        self.base_age = fresh_for if max_age is None else max_age
+        self._fresh_for = self.base_age
         self._pinned = pinned
         self._entries: dict[bytes, Entry] = {}
         self._sequence = itertools.count(1)
         self._tick = 0
+        self._streaming = False
+        #: When the latest generations ended that the service would have told of any change in.
+        self._ends: dict[int, float] = {}
         self._lock = Lock()
         #: How many times the service has said that something changed.
         self.generation = 0
@@ -103,14 +125,25 @@ class Cache:
         makes every entry stale once.
         """
         if self._fixed_age is None:
-            self._fresh_for = float("inf") if streaming else self._base_age
+            self._fresh_for = float("inf") if streaming else self.base_age
         if streaming:
             self.invalidate()
+        with self._lock:
+            if self._streaming and not streaming:
+                self._end_generation()
+            self._streaming = streaming
 
     def invalidate(self) -> None:
         """Make every entry stale; they stay as last known good."""
         with self._lock:
+            if self._streaming:
+                self._end_generation()
             self.generation += 1
+
+    def _end_generation(self) -> None:
+        self._ends[self.generation] = self._clock.monotonic()
+        if len(self._ends) > _GENERATIONS:
+            del self._ends[next(iter(self._ends))]
 
     def stamp(self) -> Stamp:
         """To be taken before a call begins and handed back with its answer."""
@@ -137,25 +170,94 @@ class Cache:
             and self._clock.monotonic() - batch.moment < self._fresh_for
         )
 
+    def age(self, entry: Entry) -> float:
+        """Seconds since an entry's flags were last known to be current.
+
+        That is since they were asked for; and while the service tells of every change,
+        nothing grows older until it has told of one, or cannot tell any more.
+        """
+        now, current, batch = self._clock.monotonic(), entry.current, entry.batch
+        if batch is not None:
+            if self._streaming and batch.generation == self.generation:
+                return 0.0
+            current = max(current, self._ends.get(batch.generation, current))
+        return max(0.0, now - current)
+
+    def single_age(self, stamp: Stamp) -> float:
+        """Seconds since a flag was asked for by itself."""
+        return max(0.0, self._clock.monotonic() - stamp.moment)
+
+    def recent(self, count: int) -> list[tuple[bytes, Entry]]:
+        """The entries used last, the latest first."""
+        entries = list(self._entries.items())
+        return heapq.nlargest(count, entries, key=lambda item: item[1].used)
+
     def store_batch(
-        self, key: bytes, snapshot: Snapshot, malformed: list[str], stamp: Stamp
+        self,
+        key: bytes,
+        snapshot: Snapshot,
+        malformed: list[str],
+        stamp: Stamp,
+        *,
+        kept: float | None = None,
     ) -> Entry:
         """Keep the answer to a batch, unless a newer one is there already.
 
         A malformed row keeps its last known good value, and so does a flag that
         was evaluated alone after this batch had been asked for.
+
+        Args:
+            key: The context.
+            snapshot: Its flags.
+            malformed: The keys of the flags that could not be read.
+            stamp: When the batch was asked for.
+            kept: The same by a shared store's clock, where there is one.
         """
         with self._lock:
             old = self._entries.get(key)
             if old is None:
-                return self._put(key, Entry(snapshot, stamp, {}))
+                entry = Entry(snapshot, stamp, {}, current=stamp.moment, kept=kept)
+                return self._put(key, entry)
             if old.batch is not None and old.batch.sequence > stamp.sequence:
                 return old
-            newer = {k: s for k, s in old.singles.items() if s > stamp.sequence}
-            kept = {k: old.snapshot.rows[k] for k in (*malformed, *newer) if k in old.snapshot.rows}
-            if kept:
-                snapshot = Snapshot({**snapshot.rows, **kept}, complete=True)
-            return self._put(key, Entry(snapshot, stamp, newer))
+            newer = {k: s for k, s in old.singles.items() if s.sequence > stamp.sequence}
+            stay = {k: old.snapshot.rows[k] for k in (*malformed, *newer) if k in old.snapshot.rows}
+            if stay:
+                snapshot = Snapshot({**snapshot.rows, **stay}, complete=True)
+            entry = Entry(snapshot, stamp, newer, current=stamp.moment, kept=kept)
+            return self._put(key, entry)
+
+    def adopt(
+        self, key: bytes, snapshot: Snapshot, *, age: float, kept: float | None, stamp: Stamp | None
+    ) -> Entry:
+        """Take over what another process was told, if it is better than what is here.
+
+        Args:
+            key: The context.
+            snapshot: Its flags.
+            age: Seconds since they were last known to be current.
+            kept: By a shared store's clock, when they were asked for.
+            stamp: Where they count as if this process had asked for them: the look into
+                the store that found them. ``None``: as last known good only, and only where
+                this process knows nothing, or something that is older by that clock.
+
+        Returns:
+            What is known now.
+        """
+        with self._lock:
+            old = self._entries.get(key)
+            moment = self._clock.monotonic() - age
+            if stamp is not None:
+                if old is not None and (
+                    old.singles or (old.batch is not None and old.batch.sequence > stamp.sequence)
+                ):
+                    return old
+                stamp = Stamp(stamp.sequence, moment, stamp.generation)
+            elif old is not None and not (
+                old.kept is not None and kept is not None and kept > old.kept and not old.singles
+            ):
+                return old
+            return self._put(key, Entry(snapshot, stamp, {}, current=moment, kept=kept))
 
     def store_row(self, key: bytes, flag_key: str, row: Row, stamp: Stamp) -> None:
         """Keep the answer for one flag, unless something newer is known of it."""
@@ -163,17 +265,19 @@ class Cache:
             old = self._entries.get(key)
             if old is None:
                 alone = Snapshot({flag_key: row}, complete=False)
-                self._put(key, Entry(alone, None, {flag_key: stamp.sequence}))
+                self._put(key, Entry(alone, None, {flag_key: stamp}, current=stamp.moment))
                 return
-            known = old.singles.get(flag_key, 0)
-            if old.batch is not None:
-                known = max(known, old.batch.sequence)
-            if known > stamp.sequence:
+            latest = old.singles.get(flag_key, old.batch)
+            if old.batch is not None and latest is not None:
+                latest = max(latest, old.batch, key=lambda call: call.sequence)
+            if latest is not None and latest.sequence > stamp.sequence:
                 return
             rows = {**old.snapshot.rows, flag_key: row}
             snapshot = Snapshot(rows, complete=old.snapshot.complete)
-            singles = {**old.singles, flag_key: stamp.sequence}
-            self._put(key, Entry(snapshot, old.batch, singles))
+            singles = {**old.singles, flag_key: stamp}
+            entry = Entry(snapshot, old.batch, singles, current=old.current, kept=old.kept)
+            entry.looked = old.looked
+            self._put(key, entry)
 
     def _put(self, key: bytes, entry: Entry) -> Entry:
         self._tick += 1

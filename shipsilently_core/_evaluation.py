@@ -6,21 +6,31 @@ awaitable verbs. Nothing here does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from ._analytics import Analytics
-from ._cache import Cache, SharedBodies, Stamp
+from ._cache import Cache, Entry, SharedBodies, Stamp
 from ._clock import Clock
+from ._consult import Consultation
 from ._gate import Gate
+from ._keeper import Keeper, Wait
 from ._kinds import fits, unshared
 from ._notices import Notices
 from ._overrides import overrides
 from ._process import Latch, Lock
+from ._saved import Seal
 from ._tally import Tally
-from ._view import UNSET, View, default_result, override_result
+from ._view import (
+    UNSET,
+    StandIn,
+    View,
+    default_result,
+    override_result,
+    unshared_result,
+)
 from ._wire import (
     Reply,
     Request,
@@ -42,6 +52,9 @@ from .values import EvaluationResult, Failure, FailureReport, Source
 __all__ = ["UNSET", "Attempt", "Call", "Evaluator", "View"]
 
 
+#: Shares of the timeout: for so long one process keeps the others from asking the service for
+#: the same context, and so long they wait for it, and for those who take over from it.
+_LEASE, _PATIENCE = 0.25, 0.5
 #: Seconds beyond its deadline after which an attempt is given up by those who wait for it.
 _GRACE = 0.25
 
@@ -55,6 +68,7 @@ class Call(Struct, frozen=True):
         flag_key: The one flag asked for; ``None`` for a batch.
         request: What to send; ``None`` where nothing may be sent.
         refused: Why nothing may be sent.
+        kept: The moment by a shared store's clock, where one was asked just before.
     """
 
     context: Context
@@ -62,6 +76,7 @@ class Call(Struct, frozen=True):
     flag_key: str | None
     request: Request | None
     refused: Failure | None = None
+    kept: float | None = None
 
 
 class Attempt(Latch[View]):
@@ -71,15 +86,45 @@ class Attempt(Latch[View]):
         call: What it is.
         request: What is sent.
         deadline: Monotonic seconds; after it, waiting is pointless.
+        consults: Whether a store is to be asked first; see `Evaluator.consult`.
+        view: What it gave where the service need not, or must not, be asked.
+        leads: Whether other processes leave it to this one to ask the service.
         work: Holds the task that carries it out, which nothing else would.
     """
 
-    def __init__(self, call: Call, request: Request, deadline: float) -> None:
+    def __init__(
+        self, call: Call, request: Request, deadline: float, *, consults: bool = False
+    ) -> None:
         super().__init__()
         self.call = call
         self.request = request
         self.deadline = deadline
+        self.consults = consults
+        self.view: View | None = None
+        self.leads = False
         self.work: object = None
+
+
+class Ages:
+    """How old a value may be that is served as last known good.
+
+    Args:
+        most: Seconds; ``None`` for any age.
+        per_flag: The same for single flags, by key.
+    """
+
+    def __init__(self, most: float | None, per_flag: Mapping[str, float]) -> None:
+        self._most = float("inf") if most is None else most
+        self._per_flag = per_flag
+        self._least = min(self._most, *per_flag.values(), float("inf"))
+
+    def allow_all(self, age: float) -> bool:
+        """Whether any flag may be so old."""
+        return age <= self._least
+
+    def allow(self, key: str, age: float) -> bool:
+        """Whether this flag may be so old."""
+        return age <= self._per_flag.get(key, self._most)
 
 
 class Evaluator:
@@ -134,6 +179,23 @@ class Evaluator:
             dropped=dropped,
         )
         self.tally = Tally(clock)
+        self.keeper: Keeper | None = None
+        if config.store is not None:
+            self.keeper = Keeper(
+                config.store,
+                Seal(config.api_key, config.api_url),
+                self.cache,
+                clock,
+                rng,
+                self.notices,
+                report,
+                baseline=self.baseline.body,
+                lease=config.timeout * _LEASE,
+            )
+        self._bootstrap: tuple[StandIn, ...] = ()
+        if config.bootstrap is not None:
+            self._bootstrap = (StandIn(config.bootstrap, Source.BOOTSTRAP),)
+        self._ages = Ages(config.max_stale, config.max_stale_per_flag)
         self._lock = Lock()
         self._in_flight: dict[bytes, Attempt] = {}
         #: Called when the gate closes, so that the background starts to probe.
@@ -147,6 +209,8 @@ class Evaluator:
         self._in_flight = {}
         for part in (self.cache, self._bodies, self.gate, self.notices, self.analytics, self.tally):
             part.renew()
+        if self.keeper is not None:
+            self.keeper.renew()
 
     # What a caller gives.
 
@@ -168,8 +232,16 @@ class Evaluator:
 
     # One call.
 
-    def prepare(self, context: Context, flag_key: str | None = None) -> Call:
-        """A call for one flag, or for all where `flag_key` is ``None``."""
+    def prepare(
+        self, context: Context, flag_key: str | None = None, *, kept: float | None = None
+    ) -> Call:
+        """A call for one flag, or for all where `flag_key` is ``None``.
+
+        Args:
+            context: Whom for.
+            flag_key: Which flag.
+            kept: See `Call`.
+        """
         stamp = self.cache.stamp()
         refused = None
         if self.closed:
@@ -179,7 +251,7 @@ class Evaluator:
         if refused is not None:
             return Call(context, stamp, flag_key, None, refused)
         if flag_key is None:
-            return Call(context, stamp, None, batch_request(context))
+            return Call(context, stamp, None, batch_request(context), kept=kept)
         request = evaluate_request(flag_key, context)
         # A key that cannot be sent cannot exist either.
         return Call(context, stamp, flag_key, request, None if request else Failure.NOT_FOUND)
@@ -216,7 +288,9 @@ class Evaluator:
             stored = self._store(call, reply)
             if stored is not None:
                 self._worked(call)
-                view = self._view(stored, Source.SERVER)
+                view = View(stored, (), self._config.defaults, Source.SERVER)
+                if call.flag_key is not None:
+                    view.stand_ins = self._stand_ins()
                 view.counted = True
                 return view
             failure = Failure.PROTOCOL
@@ -256,7 +330,10 @@ class Evaluator:
                 )
             else:
                 self._bodies.put(reply.body, snapshot)
-        return self.cache.store_batch(key, snapshot, malformed, call.stamp).snapshot
+        entry = self.cache.store_batch(key, snapshot, malformed, call.stamp, kept=call.kept)
+        if self.keeper is not None:
+            self.keeper.keep(key, entry.snapshot, call.kept)
+        return entry.snapshot
 
     def _worked(self, call: Call) -> None:
         self.tally.succeeded()
@@ -291,7 +368,7 @@ class Evaluator:
         key = context.body
         entry = self.cache.get(key)
         if entry is not None and self.cache.is_fresh(entry) and not self._config.disable_cache:
-            return self._view(entry.snapshot, Source.CACHE)
+            return self.current(entry)
         if self.closed:
             return self.known(context, Failure.NETWORK)
         if not may_wait:
@@ -301,15 +378,71 @@ class Evaluator:
             running = self._in_flight.get(key)
             if running is not None and self._worth_joining(running, now):
                 return running, False
-            refused = self.gate.admit(key, known=entry is not None)
+            consults = self.keeper is not None and self.keeper.has_more(entry)
+            refused = None if consults else self.gate.admit(key, known=entry is not None)
             if refused is None:
                 request = batch_request(context)
                 call = Call(context, self.cache.stamp(), None, request)
-                attempt = Attempt(call, request, now + self._config.timeout)
+                attempt = Attempt(call, request, now + self._config.timeout, consults=consults)
                 self._in_flight[key] = attempt
-                self.gate.under_way(key)
+                if not consults:
+                    self.gate.under_way(key)
                 return attempt, True
         return self.known(context, refused)
+
+    def consult(self, attempt: Attempt) -> Iterator[Wait]:
+        """Ask the store before the service.
+
+        Afterwards either `Attempt.view` is there, or `Attempt.request` is to be sent.
+
+        Yields:
+            What to wait for, and for how many seconds at most, before going on.
+        """
+        keeper, context = self.keeper, attempt.call.context
+        if keeper is None:
+            return
+        yield from keeper.loading()
+        entry, kept = self._entry(context.body), None
+        consultation = self.consultation(context)
+        if consultation is not None:
+            yield from consultation.steps()
+            attempt.leads, kept = consultation.leads, consultation.kept
+            if consultation.entry is not None:
+                attempt.view = self.current(consultation.entry)
+                return
+            entry = self._entry(context.body)
+            if consultation.given_up and entry is not None:
+                # As for one who waits for an attempt of this process that does not end.
+                attempt.view = self.known(context, Failure.TIMEOUT)
+                return
+        refused = self.gate.admit(context.body, known=entry is not None)
+        if refused is not None:
+            attempt.view = self.known(context, refused)
+            return
+        # What was waited for is taken from the deadline; asked for is what is true now.
+        left = max(attempt.deadline - self._clock.monotonic(), self._config.timeout * _LEASE)
+        request = Request(attempt.request.path, attempt.request.body, left)
+        attempt.request = request
+        attempt.call = Call(context, self.cache.stamp(), None, request, kept=kept)
+        self.gate.under_way(context.body)
+
+    def consultation(self, context: Context) -> Consultation | None:
+        """A look into the store that other processes use too; ``None`` where there is none."""
+        keeper = self.keeper
+        if keeper is None or not keeper.shared:
+            return None
+        return Consultation(
+            keeper,
+            self.cache,
+            self._clock,
+            context.body,
+            patience=self._config.timeout * _PATIENCE,
+            may_ask=self.gate.closed is None and not self.gate.held_for(),
+        )
+
+    def current(self, entry: Entry) -> View:
+        """What a fresh entry lets a caller see."""
+        return View(entry.snapshot, (), self._config.defaults, Source.CACHE)
 
     def _worth_joining(self, attempt: Attempt, now: float) -> bool:
         # One that began before the latest change would bring what was true before it.
@@ -322,11 +455,17 @@ class Evaluator:
         """Seconds for which it makes sense to wait for an attempt that another carries out."""
         return max(0.0, attempt.deadline + _GRACE - self._clock.monotonic())
 
-    def finish(self, attempt: Attempt, reply: Reply) -> None:
-        """The attempt that this caller carried out has ended: tell all who wait."""
-        view: View | None = None
+    def finish(self, attempt: Attempt, reply: Reply | None) -> None:
+        """The attempt that this caller carried out has ended: tell all who wait.
+
+        Args:
+            attempt: Which.
+            reply: ``None`` where the store had the answer.
+        """
+        view: View | None = attempt.view
         try:
-            view = self.settle(attempt.call, reply)
+            if reply is not None:
+                view = self.settle(attempt.call, reply)
         finally:
             self._leave(attempt, view)
 
@@ -334,8 +473,19 @@ class Evaluator:
         """The caller was interrupted before its attempt ended: one of the others starts anew."""
         self._leave(attempt, None)
 
+    def release(self, context: Context) -> None:
+        """Other processes are not to wait any longer for what this one was to ask for."""
+        if self.keeper is not None:
+            self.keeper.release(context.body)
+
+    def kept(self) -> Latch[bool] | None:
+        """What is left to do for a store after an attempt; to be waited for by who made it."""
+        return None if self.keeper is None else self.keeper.deliver()
+
     def _leave(self, attempt: Attempt, view: View | None) -> None:
         key = attempt.call.context.body
+        if attempt.leads and (view is None or view.failure is not None):
+            self.release(attempt.call.context)
         with self._lock:
             if self._in_flight.get(key) is attempt:
                 del self._in_flight[key]
@@ -344,26 +494,58 @@ class Evaluator:
 
     # What is known, without the network.
 
+    def _entry(self, key: bytes) -> Entry | None:
+        """What is known of a context, by this process or those before it."""
+        entry = self.cache.get(key)
+        if entry is None and self.keeper is not None:
+            entry = self.keeper.recall(key)
+        return entry
+
     def known(
         self, context: Context, failure: Failure | None = None, status: int | None = None
     ) -> View:
         """The context's last known good values, and what stands in for them."""
-        entry = self.cache.get(context.body)
-        own = None if entry is None else entry.snapshot
-        return self._view(own, Source.CACHE, failure, status)
-
-    def _view(
-        self,
-        own: Snapshot | None,
-        source: Source,
-        failure: Failure | None = None,
-        status: int | None = None,
-    ) -> View:
-        baseline = None
+        entry = self._entry(context.body)
+        own, age = None, None
+        if entry is not None:
+            own = entry.snapshot
+            if failure is not None or not self.cache.is_fresh(entry):
+                own, age = self._still_served(entry), self.cache.age(entry)
+        stand_ins: tuple[StandIn, ...] = ()
         if own is None or not own.complete or failure is not None:
-            entry = self.cache.get(self.baseline.body)
-            baseline = None if entry is None else entry.snapshot
-        return View(own, baseline, self._config.defaults, source, failure, status)
+            stand_ins = self._stand_ins()
+        return View(own, stand_ins, self._config.defaults, Source.CACHE, failure, status, age)
+
+    def _stand_ins(self) -> tuple[StandIn, ...]:
+        """What serves anybody of whom nothing is known: the baseline, then what was shipped."""
+        entry = self.cache.get(self.baseline.body)
+        if entry is None:
+            return self._bootstrap
+        snapshot, age = entry.snapshot, None
+        if not self.cache.is_fresh(entry):
+            snapshot, age = self._still_served(entry), self.cache.age(entry)
+        return (StandIn(snapshot, Source.BASELINE, age), *self._bootstrap)
+
+    def _still_served(self, entry: Entry) -> Snapshot:
+        """What of an entry is not older than it may be."""
+        if self._ages.allow_all(self.cache.age(entry)):
+            return entry.snapshot
+        rows, left_out = {}, 0
+        for key, row in entry.snapshot.rows.items():
+            single = entry.singles.get(key)
+            age = self.cache.age(entry) if single is None else self.cache.single_age(single)
+            if self._ages.allow(key, age):
+                rows[key] = row
+            else:
+                left_out += 1
+        if not left_out:
+            return entry.snapshot
+        self.notices.warn(
+            "max_stale",
+            "%d last known good values are older than max_stale allows and are not served",
+            left_out,
+        )
+        return Snapshot(rows, complete=False)
 
     def detail(self, view: View, key: str, default: Any) -> EvaluationResult:
         """One flag of a view, as a result; the default where nothing better fits."""
@@ -373,15 +555,11 @@ class Evaluator:
                 return default_result(key, default, view.failure)
             self._tell_missing(key, None, asked=view.own is not None and view.own.complete)
             return default_result(key, default, Failure.NOT_FOUND)
-        row, source = found
+        row, source, age = found
         if not fits(row.value, default):
             return self._mismatch(key, row.value, default)
-        result = result_of(key, row, source, fallback=view.failure is not None)
-        if type(row.value) in (dict, list):
-            return EvaluationResult(
-                key, unshared(row.value), result.reason, row.ruleId, source, result.error
-            )
-        return result
+        result = result_of(key, row, source, fallback=view.failure is not None, age=age)
+        return unshared_result(result) if type(row.value) in (dict, list) else result
 
     def overridden(self, key: str, default: Any) -> EvaluationResult:
         """What a test has set for this flag, held to the same types as any other value."""

@@ -67,6 +67,11 @@ class Notices:
         """Log a warning the first time."""
         self.warn(kind, message, *values, every=float("inf"))
 
+    def tell(self, message: str, *values: object) -> None:
+        """Log that something is well again."""
+        if not self._silent:
+            log.info(message, *values)
+
     def broken(self) -> None:
         """A call to the service failed."""
         if self._broken_since is None:
@@ -85,9 +90,7 @@ class Notices:
             if self._broken_since is None:
                 return
             self._broken_since = None
-        if self._silent:
-            return
-        log.info(
+        self.tell(
             "the service answers again after %.0f s; %d contexts are held",
             self._clock.monotonic() - since,
             held(),

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = [
     "Bell",
+    "Errand",
     "Latch",
     "Lock",
     "ProcessGuard",
@@ -106,6 +107,11 @@ class Latch(Generic[T]):
         """The result, once it is set."""
         return self._result
 
+    @property
+    def done(self) -> bool:
+        """Whether it is set."""
+        return self._event.is_set()
+
     def set(self, result: T | None) -> None:
         """Give the result to all who wait, once."""
         with self._lock:
@@ -139,6 +145,46 @@ class Latch(Generic[T]):
                 if future in self._futures:
                     self._futures.remove(future)
         return future.done()
+
+
+class Errand(Latch[T]):
+    """Blocking work that one does and others wait for.
+
+    Args:
+        work: What to do. The result is ``None`` where it raises.
+        here: Whether whoever waits for it carries it out, since nobody else will.
+
+    Attributes:
+        here: The same; may be changed.
+    """
+
+    def __init__(self, work: Callable[[], T], *, here: bool) -> None:
+        super().__init__()
+        self._work = work
+        self.here = here
+        self._begun = Lock()
+
+    def run(self) -> None:
+        """Carry it out, the first time."""
+        if not self._begun.acquire(blocking=False):
+            return
+        result = None
+        try:
+            result = self._work()
+        finally:
+            self.set(result)
+
+    def wait(self, timeout: float) -> bool:
+        """Block for at most `timeout` seconds, or for as long as the work takes here."""
+        if self.here:
+            self.run()
+        return super().wait(timeout)
+
+    async def await_(self, timeout: float) -> bool:
+        """Wait in a task for at most `timeout` seconds, or for as long as the work takes here."""
+        if self.here:
+            await in_thread(self.run)
+        return await super().await_(timeout)
 
 
 class Bell:

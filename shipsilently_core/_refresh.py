@@ -224,10 +224,25 @@ class Refresher:
 
     def _evaluate(self, context: Context) -> Results | None:
         """The context's flags as they are now; ``None`` where that cannot be learnt."""
-        call = self._evaluator.prepare(context)
+        evaluator = self._evaluator
+        # Only where changes are told of: nobody wants to poll for what another polled a while ago.
+        consultation = evaluator.consultation(context) if self.streaming else None
+        if consultation is not None and evaluator.gate.closed is None:
+            # After a change, every process of a fleet wants to know this.
+            for latch, seconds in consultation.steps():
+                if self._bell.closed:
+                    return None
+                latch.wait(seconds)
+            if consultation.entry is not None:
+                return evaluator.current(consultation.entry).results()
+        call = evaluator.prepare(context, kept=consultation.kept if consultation else None)
         reply = None if call.request is None else self._send(call.request)
         if self._bell.closed:
             # The client's own end is no failure of the service.
             return None
-        view = self._evaluator.settle(call, reply)
-        return view.results() if view.failure is None else None
+        view = evaluator.settle(call, reply)
+        if view.failure is None:
+            return view.results()
+        if consultation is not None and consultation.leads:
+            evaluator.release(context)
+        return None

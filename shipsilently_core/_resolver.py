@@ -77,22 +77,38 @@ class Resolver:
                     attempt.work = spawn(self._alead(attempt))
                 there = await attempt.await_(self.evaluator.patience(attempt))
                 view = self._outcome(attempt, there, leads=leads)
+                left = self.evaluator.kept() if leads else None
+                if left is not None:
+                    await left.await_(0)
         self.evaluator.raise_if_strict(view, None)
         return view
 
     def _lead(self, attempt: Attempt) -> View | None:
         try:
-            reply = self._transport().send(attempt.request)
+            if attempt.consults:
+                for latch, seconds in self.evaluator.consult(attempt):
+                    latch.wait(seconds)
+            reply = None
+            if attempt.view is None:
+                reply = self._transport().send(attempt.request)
         except BaseException:
             # The server interrupted this request, at its own time limit for instance.
             self.evaluator.abandon(attempt)
             raise
         self.evaluator.finish(attempt, reply)
+        left = self.evaluator.kept()
+        if left is not None:
+            left.wait(0)
         return attempt.result
 
     async def _alead(self, attempt: Attempt) -> None:
         try:
-            reply = await (await self._atransport()).asend(attempt.request)
+            if attempt.consults:
+                for latch, seconds in self.evaluator.consult(attempt):
+                    await latch.await_(seconds)
+            reply = None
+            if attempt.view is None:
+                reply = await (await self._atransport()).asend(attempt.request)
         except BaseException:
             self.evaluator.abandon(attempt)
             raise

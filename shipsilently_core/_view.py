@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from ._kinds import unshared
 from ._overrides import overrides
 from ._wire import Row, Snapshot, result_of
 from .values import EvaluationResult, Failure, Reason, Source
 
-__all__ = ["UNSET", "View", "default_result", "overridden", "override_result"]
+__all__ = [
+    "IMPERSONAL",
+    "UNSET",
+    "StandIn",
+    "View",
+    "default_result",
+    "overridden",
+    "override_result",
+    "unshared_result",
+]
 
 
 class _Unset:
@@ -21,8 +32,27 @@ class _Unset:
 UNSET: Any = _Unset()
 """Stands for a default that the caller left out."""
 
-#: What the baseline may tell of anybody: no personal rule made it.
-_IMPERSONAL = (Reason.DEFAULT, Reason.FLAG_DISABLED)
+#: What one context's flags may tell of anybody: no personal rule made them.
+IMPERSONAL = (Reason.DEFAULT, Reason.FLAG_DISABLED)
+
+
+class StandIn(Struct, frozen=True):
+    """Flags that are served to anybody, where a context's own lack.
+
+    Attributes:
+        snapshot: The flags.
+        source: Where they come from.
+        age: Seconds since they were last known to be current.
+    """
+
+    snapshot: Snapshot
+    source: Source
+    age: float | None = None
+
+    def find(self, key: str) -> Row | None:
+        """The flag's row, unless a rule for somebody else made it."""
+        row = self.snapshot.rows.get(key)
+        return row if row is not None and row.reason in IMPERSONAL else None
 
 
 class View:
@@ -31,6 +61,8 @@ class View:
     Attributes:
         own: The context's flags; ``None`` where nothing is known of it.
         source: Where those were taken from.
+        age: Seconds since they were last known to be current; ``None`` while they are.
+        stand_ins: What serves where they lack, the best first.
         failure: Why they may be out of date; ``None`` where they are not.
         status: The HTTP status that came with the failure.
         counted: Whether the service itself has counted a check of each of these flags.
@@ -38,76 +70,78 @@ class View:
     """
 
     __slots__ = (
-        "_baseline",
         "_defaults",
+        "age",
         "counted",
         "failure",
         "latency_ms",
         "own",
         "source",
+        "stand_ins",
         "status",
     )
 
     def __init__(
         self,
         own: Snapshot | None,
-        baseline: Snapshot | None,
+        stand_ins: tuple[StandIn, ...],
         defaults: Mapping[str, Any],
         source: Source,
         failure: Failure | None = None,
         status: int | None = None,
+        age: float | None = None,
     ) -> None:
         self.own = own
+        self.stand_ins = stand_ins
+        self._defaults = defaults
         self.source = source
         self.failure = failure
         self.status = status
-        # A batch that succeeded is the whole truth: what it lacks does not exist.
-        whole = own is not None and own.complete and failure is None
-        self._baseline = None if whole else baseline
-        self._defaults = defaults
+        self.age = age
         self.counted = False
         self.latency_ms = 0.0
 
     def uncounted(self) -> View:
         """The same for another request that waited for this one's call."""
         return View(
-            self.own, self._baseline, self._defaults, self.source, self.failure, self.status
+            self.own,
+            self.stand_ins,
+            self._defaults,
+            self.source,
+            self.failure,
+            self.status,
+            self.age,
         )
 
     def is_counted(self, key: str) -> bool:
         """Whether a check of this flag has been counted by the service."""
         return self.counted and self.own is not None and key in self.own.rows
 
-    def find(self, key: str) -> tuple[Row, Source] | None:
-        """The flag's row and where it comes from."""
+    def find(self, key: str) -> tuple[Row, Source, float | None] | None:
+        """The flag's row, where it comes from, and its age."""
         if self.own is not None:
             row = self.own.rows.get(key)
             if row is not None:
-                return row, self.source
-        if self._baseline is not None:
-            row = self._baseline.rows.get(key)
-            if row is not None and row.reason in _IMPERSONAL:
-                return row, Source.BASELINE
+                return row, self.source, self.age
+        for other in self.stand_ins:
+            row = other.find(key)
+            if row is not None:
+                return row, other.source, other.age
         return None
 
     def results(self) -> dict[str, EvaluationResult]:
         """Every flag that is known, as a dictionary of the caller's own."""
         fallback = self.failure is not None
-        own = {} if self.own is None else self.own.results(self.source, fallback=fallback)
-        if not fallback and self._baseline is None:
+        own = {}
+        if self.own is not None:
+            own = self.own.results(self.source, fallback=fallback, age=self.age)
+        if not fallback and not self.stand_ins:
             found = own.copy()
         else:
             found = self._stand_ins() | own
         for key, result in found.items():
             if type(result.value) in (dict, list):
-                found[key] = EvaluationResult(
-                    key,
-                    unshared(result.value),
-                    result.reason,
-                    result.rule_id,
-                    result.source,
-                    result.error,
-                )
+                found[key] = unshared_result(result)
         return found
 
     def _stand_ins(self) -> dict[str, EvaluationResult]:
@@ -115,13 +149,25 @@ class View:
         if self.failure is not None:
             for key, value in self._defaults.items():
                 found[key] = default_result(key, value, self.failure)
-        if self._baseline is not None:
-            for key, row in self._baseline.rows.items():
-                if row.reason in _IMPERSONAL:
-                    found[key] = result_of(
-                        key, row, Source.BASELINE, fallback=self.failure is not None
-                    )
+        fallback = self.failure is not None
+        for other in reversed(self.stand_ins):
+            for key, row in other.snapshot.rows.items():
+                if row.reason in IMPERSONAL:
+                    found[key] = result_of(key, row, other.source, fallback=fallback, age=other.age)
         return found
+
+
+def unshared_result(result: EvaluationResult) -> EvaluationResult:
+    """The same with a copy of the JSON object that it holds, which a caller might change."""
+    return EvaluationResult(
+        result.flag_key,
+        unshared(result.value),
+        result.reason,
+        result.rule_id,
+        result.source,
+        result.error,
+        result.age,
+    )
 
 
 def default_result(key: str, value: Any, failure: Failure) -> EvaluationResult:

@@ -120,8 +120,15 @@ class Snapshot:
         self.complete = complete
         self._results: dict[tuple[Source, bool], dict[str, EvaluationResult]] = {}
 
-    def results(self, source: Source, *, fallback: bool) -> dict[str, EvaluationResult]:
-        """Every flag as a result from `source`; built once, so copy it before handing it out."""
+    def results(
+        self, source: Source, *, fallback: bool, age: float | None = None
+    ) -> dict[str, EvaluationResult]:
+        """Every flag as a result from `source`; kept where it can be, so copy it."""
+        if age is not None:
+            return {
+                key: result_of(key, row, source, fallback=fallback, age=age)
+                for key, row in self.rows.items()
+            }
         known = self._results.get((source, fallback))
         if known is None:
             known = {
@@ -132,10 +139,12 @@ class Snapshot:
         return known
 
 
-def result_of(key: str, row: Row, source: Source, *, fallback: bool) -> EvaluationResult:
+def result_of(
+    key: str, row: Row, source: Source, *, fallback: bool, age: float | None = None
+) -> EvaluationResult:
     """A row as a result; `fallback` says that it stands in for a call that failed."""
     reason = Reason.ERROR_FALLBACK if fallback else row.reason
-    return EvaluationResult(key, row.value, reason, row.ruleId, source)
+    return EvaluationResult(key, row.value, reason, row.ruleId, source, None, age)
 
 
 class _Batch(Struct):

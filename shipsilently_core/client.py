@@ -18,6 +18,7 @@ from ._process import (
     ProcessGuard,
     at_exit_and_fork,
     in_thread,
+    on_event_loop,
     running_loop,
 )
 from ._refresh import Results, Watch, differing
@@ -268,8 +269,7 @@ class ShipSilentlyClient:
         default = self.evaluator.default(flag_key, default)
         if flag_key in overrides.values:
             return self.evaluator.overridden(flag_key, default).value
-        self._check_process()
-        view = self.evaluator.known(self.evaluator.context(context))
+        view = self._remembered(context)
         result = self.evaluator.detail(view, flag_key, default)
         self.evaluator.count(view, result)
         return result.value
@@ -278,8 +278,14 @@ class ShipSilentlyClient:
         self, context: Context | Mapping[str, Any] | None = None
     ) -> dict[str, EvaluationResult]:
         """Every flag that is known for this context; never asks the service."""
+        return overridden(self._remembered(context).results())
+
+    def _remembered(self, context: Context | Mapping[str, Any] | None) -> View:
         self._check_process()
-        return overridden(self.evaluator.known(self.evaluator.context(context)).results())
+        keeper = self.evaluator.keeper
+        if keeper is not None:
+            keeper.loaded(may_wait=not (on_event_loop() or self._is_offline()))
+        return self.evaluator.known(self.evaluator.context(context))
 
     # A request.
 
@@ -471,6 +477,7 @@ class ShipSilentlyClient:
             dropped_events=evaluator.analytics.dropped,
             last_error=tally.last_error,
             pid=self._guard.pid,
+            store=None if evaluator.keeper is None else evaluator.keeper.status(),
         )
 
     def close(self, timeout: float = 2.0) -> None:
@@ -499,6 +506,8 @@ class ShipSilentlyClient:
             background.stop(timeout)
         if first:
             self.flush(max(0.0, end - self._clock.monotonic()))
+            if self.evaluator.keeper is not None and not self._is_offline():
+                self.evaluator.keeper.finish(max(0.0, end - self._clock.monotonic()))
         return first
 
     async def aclose(self, timeout: float = 2.0) -> None:
@@ -630,13 +639,14 @@ class ShipSilentlyClient:
             self._emitter.emit(signals.flags_updated, self, changed=changed)
 
     def _report(self, report: FailureReport) -> None:
-        self._emitter.emit(
-            signals.evaluation_failed,
-            self,
-            failure=report.failure,
-            status=report.status,
-            flag_key=report.flag_key,
-        )
+        if report.failure is not Failure.STORE:
+            self._emitter.emit(
+                signals.evaluation_failed,
+                self,
+                failure=report.failure,
+                status=report.status,
+                flag_key=report.flag_key,
+            )
         if self._config.on_error is not None:
             self._emitter.call("on_error", self._config.on_error, report)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
+from ._shipped import opened, shipped
 from .context import Context
 from .errors import ConfigurationError
 from .values import ConnectionState, FailureReport
@@ -105,6 +106,14 @@ class Config:
         stream: Whether changes are streamed; otherwise they are polled for.
         baseline_context: The client's own background context.
         defaults: A default for each flag, used where the caller gives none.
+        store: Where this process leaves what it knows for the next one, and finds what others
+            left: a store of `shipsilently_core.stores`, the path of a file, the address of
+            a Redis server, or ``True`` for a file in the platform's folder for caches.
+        bootstrap: Results that were shipped with the app, as a mapping or the path of a file that
+            ``shipsilently snapshot`` wrote: served where nothing else is known, before defaults.
+        max_stale: Seconds; last known good values that are older than this are not served any
+            more. ``None``: of any age.
+        max_stale_per_flag: The same for single flags, by key.
         disable_cache: Every failed call raises `EvaluationError` instead of serving
             a last known good value.
         background: Whether this process keeps values current by itself. Without, each
@@ -133,6 +142,10 @@ class Config:
         default_factory=lambda: {"userId": "system"}, repr=False
     )
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    store: Any = field(default=None, repr=False)
+    bootstrap: Any = field(default=None, repr=False)
+    max_stale: float | None = None
+    max_stale_per_flag: Mapping[str, float] = field(default_factory=dict)
     disable_cache: bool = False
     background: bool = True
     retry: RetryConfig = field(default_factory=RetryConfig)
@@ -158,6 +171,13 @@ class Config:
         _check_bool("background", self.background)
         _check_bool("stream", self.stream)
         _check_bool("disable_cache", self.disable_cache)
+        put("store", opened(self.store))
+        if self.store is not None and self.disable_cache:
+            raise ConfigurationError("store", "needs the cache, which disable_cache switches off")
+        put("bootstrap", shipped(self.bootstrap))
+        if self.max_stale is not None:
+            put("max_stale", checked_seconds("max_stale", self.max_stale, least=0.0))
+        put("max_stale_per_flag", _checked_ages(self.max_stale_per_flag))
         put("retry", _nested("retry", RetryConfig, self.retry))
         put("analytics", _nested("analytics", AnalyticsConfig, self.analytics))
         _check_http_client(self.http_client)
@@ -313,6 +333,18 @@ def _checked_defaults(value: Any) -> Mapping[str, Any]:
                 f"defaults[{key!r}]", "must be a boolean, string, number, dict or None"
             )
     return dict(value)
+
+
+def _checked_ages(value: Any) -> Mapping[str, float]:
+    if not isinstance(value, Mapping):
+        raise ConfigurationError("max_stale_per_flag", "must be a mapping from flags to seconds")
+    for key in value:
+        if not isinstance(key, str):
+            raise ConfigurationError("max_stale_per_flag", "flag keys must be strings")
+    return {
+        key: checked_seconds(f"max_stale_per_flag[{key!r}]", seconds, least=0.0)
+        for key, seconds in value.items()
+    }
 
 
 def _check_http_client(client: Any) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "Reason",
     "Source",
     "Status",
+    "StoreStatus",
 ]
 
 FlagValue = bool | str | int | float | dict[str, Any] | None
@@ -47,6 +48,8 @@ class Source(StrEnum):
     CACHE = "cache"
     #: The environment's baseline: what everybody gets whom no personal rule matched.
     BASELINE = "baseline"
+    #: The results that were shipped with the app (``bootstrap=``).
+    BOOTSTRAP = "bootstrap"
     #: The caller's default, or the one declared in the configuration.
     DEFAULT = "default"
     #: Set by a test.
@@ -85,6 +88,8 @@ class Failure(StrEnum):
     NOT_FOUND = "not_found"
     #: The flag's value is of another JSON type than the caller's default.
     TYPE_MISMATCH = "type_mismatch"
+    #: No evaluation failed, but the store (``store=``) did.
+    STORE = "store"
 
 
 class EvaluationResult(Struct, frozen=True):
@@ -97,6 +102,9 @@ class EvaluationResult(Struct, frozen=True):
         rule_id: The rule that decided, where the service named one.
         source: Where the value was taken from.
         error: What went wrong, set only when nothing better than the default could be served.
+        age: Seconds since the value was last known to be current, for one that stands in:
+            after a failure, from a store, or read from memory alone. ``None`` for a current one,
+            and where nobody knows.
     """
 
     flag_key: str
@@ -105,6 +113,7 @@ class EvaluationResult(Struct, frozen=True):
     rule_id: str | None = None
     source: Source = Source.SERVER
     error: Failure | None = None
+    age: float | None = None
 
 
 class FailureReport(Struct, frozen=True):
@@ -123,6 +132,26 @@ class FailureReport(Struct, frozen=True):
     status: int | None
     flag_key: str | None
     message: str
+
+
+class StoreStatus(Struct, frozen=True):
+    """How it goes with a client's store, in this process.
+
+    Attributes:
+        kind: The store's class.
+        loaded: Whether it has been asked what earlier processes knew.
+        contexts: How many contexts it knew then that have not been needed since.
+        saved: Unix time in seconds of the last saving; ``None`` for never.
+        error: The class of what it raised last; ``None`` while it works.
+        cool_down: Seconds until it is tried again; 0 while it works.
+    """
+
+    kind: str
+    loaded: bool
+    contexts: int
+    saved: float | None
+    error: str | None
+    cool_down: float
 
 
 class Status(Struct, frozen=True):
@@ -144,6 +173,7 @@ class Status(Struct, frozen=True):
         dropped_events: Analytics events that were lost.
         last_error: The last failure: its class and status, never what it was about.
         pid: The process.
+        store: How it goes with the store; ``None`` without one.
     """
 
     state: ConnectionState
@@ -161,3 +191,4 @@ class Status(Struct, frozen=True):
     dropped_events: int
     last_error: FailureReport | None
     pid: int
+    store: StoreStatus | None = None

@@ -26,11 +26,11 @@ RESULT = EvaluationResult("a", True, Reason.ROLLOUT, "r1", Source.CACHE)
             Reason,
             "default rule_match rollout flag_disabled flag_not_found error_fallback",
         ),
-        (Source, "server cache baseline default override"),
+        (Source, "server cache baseline bootstrap default override"),
         (ConnectionState, "idle streaming reconnecting polling"),
         (
             Failure,
-            "network timeout auth throttled server protocol not_found type_mismatch",
+            "network timeout auth throttled server protocol not_found type_mismatch store",
         ),
     ],
 )

@@ -1,0 +1,558 @@
+"""The client's side of a store: what is loaded, looked up and saved, when, and by which thread.
+
+Every call of the store is made in the store's own thread where a background runs. Whoever waits
+for one waits for the store's deadline at most, in a thread or in a task. Where no background runs,
+whoever needs something makes the call itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+
+from ._backoff import full_jitter
+from ._cache import Cache, Entry, Stamp
+from ._clock import Clock
+from ._notices import Notices
+from ._process import Bell, Errand, Latch, Lock
+from ._saved import (
+    Collection,
+    Recalled,
+    SavedContext,
+    SavedSnapshot,
+    Seal,
+    Unreadable,
+    body_of,
+    snapshot_of,
+)
+from ._wire import Snapshot
+from .stores import SharedStore, SnapshotStore
+from .values import Failure, FailureReport, StoreStatus
+
+__all__ = ["Keeper", "Look", "Wait"]
+
+T = TypeVar("T")
+
+#: What to wait for, and for how many seconds at most.
+Wait = tuple[Latch[Any], float]
+
+#: Seconds; of a store that says nothing of them itself.
+_DEADLINE: Final = 1.0
+_INTERVAL: Final = 10.0
+_MOST_CONTEXTS: Final = 1_000
+_MOST_BYTES: Final = 8 * 1024 * 1024
+
+#: Seconds after which everything is saved again, though only the time until which it is known
+#: to be current has changed.
+_AGAIN_AFTER = 300.0
+
+#: Seconds; the ladder of the cool-down after a failure of the store.
+_BASE, _CEILING = 1.0, 60.0
+
+#: How many contexts may wait to be put into a shared store; the oldest goes first.
+_MOST_WAITING = 10_000
+
+
+class Look(Struct, frozen=True):
+    """What a shared store knew of one context when it was asked.
+
+    Attributes:
+        asked: When it was asked.
+        snapshot: The context's flags; ``None`` for nothing of use.
+        age: Seconds since they were known to be current.
+        stamp: By the store's clock, when they were asked for.
+        fresh: Whether that was after the service's latest word of a change.
+        now: The store's time; ``None`` where it has no clock.
+        leads: Whether the caller is to ask the service.
+    """
+
+    asked: Stamp
+    snapshot: Snapshot | None
+    age: float
+    stamp: float
+    fresh: bool
+    now: float | None
+    leads: bool
+
+
+class _Waiting(Struct, frozen=True):
+    """What is to be put into a shared store; nothing but the end of a lease without a snapshot."""
+
+    snapshot: Snapshot | None
+    current: float
+    stamp: float
+
+
+class Keeper:
+    """Recalls what earlier processes knew, and keeps what this one knows.
+
+    Args:
+        store: The store.
+        seal: Names and locks what it is given.
+        cache: What this process knows.
+        clock: Time.
+        rng: Gives a number in ``[0, 1)``.
+        notices: For the log.
+        report: Told of each failure, outside every lock.
+        baseline: The client's own context.
+        lease: Seconds for which one process keeps the others from asking the service too.
+    """
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        seal: Seal,
+        cache: Cache,
+        clock: Clock,
+        rng: Callable[[], float],
+        notices: Notices,
+        report: Callable[[FailureReport], None],
+        *,
+        baseline: bytes,
+        lease: float,
+    ) -> None:
+        self._store = store
+        self._shared_store = store if isinstance(store, SharedStore) else None
+        self._kind = type(store).__name__
+        self._seal = seal
+        self._cache = cache
+        self._clock = clock
+        self._rng = rng
+        self._notices = notices
+        self._report = report
+        self._baseline = baseline
+        self._lease = lease
+        self.deadline = float(getattr(store, "deadline", _DEADLINE))
+        self._interval = float(getattr(store, "interval", _INTERVAL))
+        self._most_contexts = int(getattr(store, "max_contexts", _MOST_CONTEXTS))
+        self._most_bytes = int(getattr(store, "max_bytes", _MOST_BYTES))
+        self._recalled: Recalled | None = None
+        #: What the store held when this process last read or wrote it.
+        self._last: bytes | None = None
+        self._saved_at = float("-inf")
+        self._saved_time: float | None = None
+        self._dirty = False
+        self._failures = 0
+        self._error: str | None = None
+        self._resting_until = float("-inf")
+        #: The generation in which the store's clock was last read, and what it said: whatever
+        #: was asked for later is news of that generation. In the first there was no change yet.
+        self._mark: tuple[int, float] = (cache.generation, -1.0)
+        #: The latest that is known of the store's clock.
+        self._seen = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = Lock()
+        self._bell = Bell()
+        self._asked: deque[Errand[Look | None]] = deque()
+        self._waiting: dict[str, _Waiting] = {}
+        self._heard = False
+        #: Whether a thread of this process makes the calls.
+        self._threaded = False
+        self._patient = True
+        self._load: Errand[bool] = Errand(self._load_now, here=True)
+
+    def renew(self) -> None:
+        """In a forked child: locks and calls of its own; what was loaded is kept."""
+        loaded = self._load.done
+        self._begin()
+        if loaded:
+            self._load.set(True)
+
+    @property
+    def shared(self) -> bool:
+        """Whether the store keeps single contexts for many processes."""
+        return self._shared_store is not None
+
+    def status(self) -> StoreStatus:
+        """How it goes, at this moment."""
+        recalled = self._recalled
+        return StoreStatus(
+            kind=self._kind,
+            loaded=self._load.done,
+            contexts=0 if recalled is None else len(recalled.contexts),
+            saved=self._saved_time,
+            error=self._error,
+            cool_down=max(0.0, self._resting_until - self._clock.monotonic()),
+        )
+
+    # What was known before.
+
+    def loading(self) -> Iterator[Wait]:
+        """Waits until the store has told what earlier processes knew, once in a process."""
+        if not self._load.done and self._patient:
+            yield self._load, self.deadline
+            if not self._load.done:
+                # One has waited; for the others what comes later comes later.
+                self._patient = False
+
+    def loaded(self, *, may_wait: bool) -> None:
+        """The same for one who reads from memory alone."""
+        if may_wait:
+            for latch, seconds in self.loading():
+                latch.wait(seconds)
+
+    def recall(self, context: bytes) -> Entry | None:
+        """What an earlier process, or one beside this, knew of this context."""
+        recalled = self._recalled
+        if recalled is None or not recalled.contexts:
+            return None
+        name = self._seal.name_of(context)
+        try:
+            found = recalled.take(name)
+        except Unreadable as error:
+            self._tell_unreadable(error)
+            return None
+        if found is None:
+            return None
+        current, snapshot = found
+        return self._cache.adopt(
+            context, snapshot, age=self._clock.time() - current, kept=None, stamp=None
+        )
+
+    def _load_now(self) -> bool:
+        self._read_again()
+        self.recall(self._baseline)
+        return True
+
+    def _read_again(self) -> None:
+        """Take in what the store holds, where that is something else than before."""
+        name = self._seal.fingerprint
+        data = self._call("load from", lambda: self._store.load(name))
+        if data is None or data == self._last:
+            return
+        self._last = data
+        try:
+            if not isinstance(data, bytes):
+                raise Unreadable("it is not bytes")
+            self._recalled = Recalled(self._seal.open_snapshot(name, data))
+        except Unreadable as error:
+            self._tell_unreadable(error)
+
+    def _tell_unreadable(self, error: Unreadable) -> None:
+        message = f"what the {self._kind} holds is not used: {error.why}; it will be replaced"
+        self._notices.warn("store unreadable", "%s", message)
+        self._report(FailureReport(Failure.STORE, None, None, message))
+
+    # A shared store, on a request.
+
+    def has_more(self, entry: Entry | None) -> bool:
+        """Whether it makes sense to wait for the store before the service is asked."""
+        if not self._load.done and self._patient:
+            return True
+        if not self.shared or not self._usable():
+            return False
+        if entry is None or entry.looked is None:
+            return True
+        if entry.looked.generation != self._cache.generation:
+            return True
+        return self._clock.monotonic() - entry.looked.moment >= self._cache.base_age
+
+    def look(self, context: bytes, *, leased: bool) -> Errand[Look | None] | None:
+        """Ask for one context; wait for it for `deadline` seconds, then call `found`.
+
+        Args:
+            context: Which.
+            leased: Whether to keep other processes from asking the service meanwhile.
+
+        Returns:
+            ``None`` where the store cannot be asked just now.
+        """
+        store = self._shared_store
+        if store is None or not self._usable():
+            return None
+        name = self._seal.name_of(context)
+        lease = self._lease if leased else 0.0
+        here = not self._threaded
+        errand: Errand[Look | None] = Errand(lambda: self._look(store, name, lease), here=here)
+        if not here:
+            self._asked.append(errand)
+            self._bell.ring()
+        return errand
+
+    def found(self, errand: Errand[Look | None]) -> Look | None:
+        """The answer, once it was waited for; where none came in time, nobody waits for a while."""
+        if not errand.done:
+            self._failed("look into", "no answer in time")
+        return errand.result
+
+    def _look(self, store: SharedStore, name: str, lease: float) -> Look | None:
+        asked = self._cache.stamp()
+        generation, heard_at = self._mark
+        newer_than = heard_at if generation == asked.generation else None
+        found = self._call("look into", lambda: store.get(name, newer_than=newer_than, lease=lease))
+        if found is None:
+            return None
+        snapshot, age, stamp, fresh = None, 0.0, -1.0, False
+        if found.now is not None:
+            self._seen = found.now
+            if newer_than is None:
+                self._mark = (asked.generation, found.now)
+        if found.data is not None:
+            try:
+                saved = self._seal.open_context(name, found.data)
+                snapshot = snapshot_of(saved.body)
+            except Unreadable as error:
+                self._tell_unreadable(error)
+            else:
+                stamp = saved.stamp
+                age = self._clock.time() - saved.current
+                if found.now is not None and newer_than is not None:
+                    # A stamp from the future is that of a clock that was set back since.
+                    fresh = newer_than < stamp <= found.now
+                    age = found.now - stamp if fresh else age
+        return Look(asked, snapshot, max(0.0, age), stamp, fresh, found.now, found.leads)
+
+    def heard(self) -> None:
+        """The service has told of a change: what the store's clock says now is to be known."""
+        if self.shared:
+            self._heard = True
+            self._bell.ring()
+
+    # What is known now.
+
+    def keep(self, context: bytes, snapshot: Snapshot, stamp: float | None) -> None:
+        """The service has answered.
+
+        Args:
+            context: For whom.
+            snapshot: All of the context's flags as they are now.
+            stamp: By the store's clock, from before the service was asked; ``None`` where it was
+                not looked at then.
+        """
+        if not self.shared or context == self._baseline:
+            first, self._dirty = not self._dirty, True
+            if first:
+                self._bell.ring()
+        if self.shared:
+            stamp = self._seen if stamp is None else stamp
+            self._enqueue(context, _Waiting(snapshot, self._clock.time(), stamp))
+
+    def release(self, context: bytes) -> None:
+        """The service has not answered: others may ask it for this context."""
+        self._enqueue(context, _Waiting(None, 0.0, 0.0))
+
+    def _enqueue(self, context: bytes, waiting: _Waiting) -> None:
+        name = self._seal.name_of(context)
+        with self._lock:
+            self._waiting[name] = waiting
+            if len(self._waiting) > _MOST_WAITING:
+                del self._waiting[next(iter(self._waiting))]
+        self._bell.ring()
+
+    def deliver(self) -> Errand[bool] | None:
+        """Put what is waiting, where no thread does; to be waited for."""
+        if self._threaded or not self._waiting:
+            return None
+        return Errand(self._put_all, here=True)
+
+    def _put_all(self) -> bool:
+        store = self._shared_store
+        while store is not None and self._waiting and not self._rests():
+            with self._lock:
+                waiting, self._waiting = self._waiting, {}
+            while waiting:
+                name, one = waiting.popitem()
+                if not self._put(store, name, one):
+                    with self._lock:
+                        self._waiting = {name: one, **waiting, **self._waiting}
+                    return False
+        return True
+
+    def _put(self, store: SharedStore, name: str, one: _Waiting) -> bool:
+        data = None
+        if one.snapshot is not None:
+            kept = SavedContext(one.current, one.stamp, body_of(one.snapshot))
+            data = self._seal.close(name, kept)
+        return self._done("put into", lambda: store.put(name, data, stamp=one.stamp))
+
+    def _save(self) -> None:
+        self._saved_at = self._clock.monotonic()
+        self._dirty = False
+        if not self.shared:
+            # Those beside this process save there as well.
+            self._read_again()
+        name, data = self._seal.fingerprint, self._sealed()
+        if data is None:
+            return
+        if self._done("save to", lambda: self._store.save(name, data)):
+            self._last = data
+            self._saved_time = self._clock.time()
+        else:
+            self._dirty = True
+
+    def _sealed(self) -> bytes | None:
+        """What is known, as large as it may be; ``None`` where that is nothing."""
+        count = self._most_contexts
+        saved = self._collected(count)
+        while saved.contexts:
+            data = self._seal.close(self._seal.fingerprint, saved)
+            if len(data) <= self._most_bytes:
+                return data
+            count = (len(saved.contexts) - 1) // 2
+            if len(saved.contexts) == 1:
+                self._failed("save to", "the baseline alone is larger than allowed")
+                return None
+            saved = self._collected(count)
+        return None
+
+    def _collected(self, count: int) -> SavedSnapshot:
+        """What is known, of so many contexts: first of this process, then of others."""
+        wall = self._clock.time()
+        # Compressed, it takes a fraction of this.
+        collected = Collection(wall, self._seal.name_of(self._baseline), 2 * self._most_bytes)
+        known = self._cache.get(self._baseline)
+        own = [] if known is None else [(self._baseline, known)]
+        if not self.shared:
+            own += self._cache.recent(count)
+        for context, entry in own:
+            name = self._seal.name_of(context)
+            collected.add(name, wall - self._cache.age(entry), entry.snapshot)
+        if self._recalled is not None:
+            collected.add_others(self._recalled, count)
+        return collected.saved()
+
+    # The store's own thread.
+
+    def run(self) -> None:
+        """Make the calls, until `stop`."""
+        self._load.run()
+        while not self._bell.wait(self.due_in()):
+            self.turn()
+        self._let_go()
+
+    def start(self) -> None:
+        """From now on a thread calls `run`."""
+        self._threaded = True
+        self._load.here = False
+
+    def stop(self) -> None:
+        """End `run`; from now on whoever needs something makes the call."""
+        self._threaded = False
+        self._load.here = True
+        self._bell.close()
+
+    def finish(self, timeout: float) -> None:
+        """Keep what is not kept yet, within about so many seconds."""
+        end = self._clock.monotonic() + timeout
+        if self._load.done:
+            self._put_all()
+            if self._dirty and self._clock.monotonic() < end:
+                self._save()
+
+    def due_in(self) -> float | None:
+        """Seconds until there is something to do; ``None`` for not until the bell rings."""
+        now = self._clock.monotonic()
+        if self._rests():
+            return max(0.0, self._resting_until - now)
+        if self._asked or self._waiting or self._heard:
+            return 0.0
+        if self._error is not None and (self.shared or self._dirty):
+            # The cool-down is over: try it.
+            return 0.0
+        since = now - self._saved_at
+        if self._dirty:
+            return max(0.0, self._interval - since)
+        return None if self._saved_time is None else max(0.0, _AGAIN_AFTER - since)
+
+    def turn(self) -> None:
+        """Do what is due: first what requests wait for."""
+        if self._rests():
+            self._let_go()
+            return
+        store = self._shared_store
+        if store is not None:
+            if self._heard or self._error is not None:
+                self._heard = False
+                self._read_clock(store)
+            while not self._rests() and (errand := self._next()) is not None:
+                errand.run()
+            self._put_all()
+        if not self._rests() and self._is_due():
+            self._save()
+
+    def _is_due(self) -> bool:
+        since = self._clock.monotonic() - self._saved_at
+        if self._dirty:
+            return since >= self._interval or self._error is not None
+        return self._saved_time is not None and since >= _AGAIN_AFTER
+
+    def _next(self) -> Errand[Look | None] | None:
+        try:
+            return self._asked.popleft()
+        except IndexError:
+            return None
+
+    def _read_clock(self, store: SharedStore) -> None:
+        generation = self._cache.generation
+        now = self._call("read the clock of", lambda: store.clock(self._seal.fingerprint))
+        if now is not None:
+            self._seen = now
+            self._mark = (generation, now)
+
+    def _let_go(self) -> None:
+        """Nobody is to wait for what will not be done."""
+        while (errand := self._next()) is not None:
+            errand.set(None)
+
+    # One call of the store.
+
+    def _rests(self) -> bool:
+        return self._clock.monotonic() < self._resting_until
+
+    def _usable(self) -> bool:
+        """Whether a request may ask it; after a failure the store's own thread tries it first."""
+        return not self._rests() and not (self._threaded and self._error is not None)
+
+    def _done(self, what: str, work: Callable[[], object]) -> bool:
+        def done() -> bool:
+            work()
+            return True
+
+        return self._call(what, done) is True
+
+    def _call(self, what: str, work: Callable[[], T]) -> T | None:
+        begun = self._clock.monotonic()
+        try:
+            result = work()
+        except Exception as error:
+            self._failed(what, _name_of(error))
+            return None
+        if self.shared and self._clock.monotonic() - begun > self.deadline:
+            self._failed(what, "no answer in time")
+        else:
+            self._worked()
+        return result
+
+    def _failed(self, what: str, why: str) -> None:
+        with self._lock:
+            first, self._error = self._error is None, why
+            if self._rests():
+                # Told already, by whoever waited for it.
+                return
+            delay = full_jitter(self._failures, _BASE, _CEILING, self._rng)
+            self._failures += 1
+            self._resting_until = self._clock.monotonic() + delay
+        self._let_go()
+        message = f"the {self._kind} could not be used (to {what} it: {why})"
+        if first:
+            self._notices.warn("store", "%s; values are served without it", message)
+        self._report(FailureReport(Failure.STORE, None, None, message))
+
+    def _worked(self) -> None:
+        if self._error is None:
+            return
+        with self._lock:
+            self._error, self._failures = None, 0
+            self._resting_until = float("-inf")
+        self._notices.tell("the %s works again", self._kind)
+
+
+def _name_of(error: Exception) -> str:
+    """What happened, without a text that may hold an address with a password."""
+    known = error.strerror if isinstance(error, OSError) else None
+    return f"{type(error).__name__}: {known}" if known else type(error).__name__
