@@ -99,7 +99,8 @@ class Cache:
         self._fixed_age = max_age
         #: Seconds for which an entry counts as fresh while nothing is live.
         self.base_age = fresh_for if max_age is None else max_age
-        self._fresh_for = self.base_age
+        #: The same, as things are.
+        self.fresh_for = self.base_age
         self._pinned = pinned
         self._entries: dict[bytes, Entry] = {}
         self._sequence = itertools.count(1)
@@ -125,7 +126,7 @@ class Cache:
         makes every entry stale once.
         """
         if self._fixed_age is None:
-            self._fresh_for = float("inf") if streaming else self.base_age
+            self.fresh_for = float("inf") if streaming else self.base_age
         if streaming:
             self.invalidate()
         with self._lock:
@@ -167,7 +168,7 @@ class Cache:
         return (
             batch is not None
             and batch.generation == self.generation
-            and self._clock.monotonic() - batch.moment < self._fresh_for
+            and self._clock.monotonic() - batch.moment < self.fresh_for
         )
 
     def age(self, entry: Entry) -> float:
@@ -247,17 +248,17 @@ class Cache:
         with self._lock:
             old = self._entries.get(key)
             moment = self._clock.monotonic() - age
-            if stamp is not None:
-                if old is not None and (
-                    old.singles or (old.batch is not None and old.batch.sequence > stamp.sequence)
-                ):
+            singles: dict[str, Stamp] = {}
+            if old is not None:
+                if not _is_better(old, kept, stamp):
                     return old
+                singles = {k: s for k, s in old.singles.items() if s.moment > moment}
+                rows = {k: old.snapshot.rows[k] for k in singles}
+                if rows:
+                    snapshot = Snapshot({**snapshot.rows, **rows}, complete=snapshot.complete)
+            if stamp is not None:
                 stamp = Stamp(stamp.sequence, moment, stamp.generation)
-            elif old is not None and not (
-                old.kept is not None and kept is not None and kept > old.kept and not old.singles
-            ):
-                return old
-            return self._put(key, Entry(snapshot, stamp, {}, current=moment, kept=kept))
+            return self._put(key, Entry(snapshot, stamp, singles, current=moment, kept=kept))
 
     def store_row(self, key: bytes, flag_key: str, row: Row, stamp: Stamp) -> None:
         """Keep the answer for one flag, unless something newer is known of it."""
@@ -293,6 +294,16 @@ class Cache:
         candidates = (key for key in self._entries if key != self._pinned)
         for key in heapq.nsmallest(count, candidates, key=lambda key: self._entries[key].used):
             del self._entries[key]
+
+
+def _is_better(old: Entry, kept: float | None, stamp: Stamp | None) -> bool:
+    """Whether what another process was told goes before what is known here."""
+    if stamp is not None:
+        return old.batch is None or old.batch.sequence <= stamp.sequence
+    if old.batch is None and not old.snapshot.complete:
+        # Nothing but single flags, which stay.
+        return True
+    return old.kept is not None and kept is not None and kept > old.kept
 
 
 class SharedBodies:

@@ -76,8 +76,9 @@ class Consultation:
                 return
             if not self._may_ask or look.now is None:
                 return
-            if look.leads:
-                self.leads, self.kept = True, look.now
+            if look.leads or look.fresh:
+                # Fresh by the store's clock, yet overtaken here: nobody else is asking.
+                self.leads, self.kept = look.leads, look.now
                 return
             if waited >= self._patience or self._clock.monotonic() >= end:
                 self.given_up, self.kept = True, look.now

@@ -497,8 +497,8 @@ class Evaluator:
     def _entry(self, key: bytes) -> Entry | None:
         """What is known of a context, by this process or those before it."""
         entry = self.cache.get(key)
-        if entry is None and self.keeper is not None:
-            entry = self.keeper.recall(key)
+        if self.keeper is not None and (entry is None or not entry.snapshot.complete):
+            entry = self.keeper.recall(key) or entry
         return entry
 
     def known(

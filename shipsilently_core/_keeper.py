@@ -284,7 +284,12 @@ class Keeper:
         asked = self._cache.stamp()
         generation, heard_at = self._mark
         newer_than = heard_at if generation == asked.generation else None
-        found = self._call("look into", lambda: store.get(name, newer_than=newer_than, lease=lease))
+        found = self._call(
+            "look into",
+            lambda: store.get(
+                name, newer_than=newer_than, younger_than=self._cache.fresh_for, lease=lease
+            ),
+        )
         if found is None:
             return None
         snapshot, age, stamp, fresh = None, 0.0, -1.0, False

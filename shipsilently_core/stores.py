@@ -72,13 +72,16 @@ class Found(Struct, frozen=True):
 class SharedStore(SnapshotStore, Protocol):
     """Also keeps single contexts, for all processes that use it at once."""
 
-    def get(self, name: str, *, newer_than: float | None, lease: float) -> Found:
+    def get(
+        self, name: str, *, newer_than: float | None, younger_than: float, lease: float
+    ) -> Found:
         """What is known of one context, in one round trip.
 
         Args:
             name: The context.
             newer_than: By the store's clock: what was put with a later stamp is good enough, so
                 nobody has to ask the service. ``None``: nothing is.
+            younger_than: Seconds; unless that stamp is as old as this. May be infinite.
             lease: Seconds for which the caller is the only one to ask the service, where
                 somebody has to and nobody does; 0 for not.
         """
@@ -126,12 +129,14 @@ class MemoryStore:
         """See `SnapshotStore`."""
         self._snapshots[name] = data
 
-    def get(self, name: str, *, newer_than: float | None, lease: float) -> Found:
+    def get(
+        self, name: str, *, newer_than: float | None, younger_than: float, lease: float
+    ) -> Found:
         """See `SharedStore`."""
         with self._lock:
             now = self._clock()
             stamp, data = self._contexts.get(name, (float("-inf"), None))
-            if newer_than is not None and stamp > newer_than:
+            if newer_than is not None and stamp > newer_than and now - stamp < younger_than:
                 return Found(data, now, leads=False)
             leads = self._leases.get(name, 0.0) <= now
             if leads and lease > 0:

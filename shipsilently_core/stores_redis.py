@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any, Final
 
 from .config import checked_seconds
@@ -19,12 +20,13 @@ _GET: Final = """
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local found = redis.call('HMGET', KEYS[1], 'stamp', 'data')
-local newer = ARGV[1] ~= '' and found[1] and tonumber(found[1]) > tonumber(ARGV[1])
+local good = found[1] and ARGV[1] ~= '' and tonumber(found[1]) > tonumber(ARGV[1])
+    and (ARGV[2] == '' or now - tonumber(found[1]) < tonumber(ARGV[2]))
 local leads = 0
-if not newer then
-    if ARGV[2] == '0' then
+if not good then
+    if ARGV[3] == '0' then
         leads = 1 - redis.call('EXISTS', KEYS[2])
-    elseif redis.call('SET', KEYS[2], '', 'NX', 'PX', ARGV[2]) then
+    elseif redis.call('SET', KEYS[2], '', 'NX', 'PX', ARGV[3]) then
         leads = 1
     end
 end
@@ -95,10 +97,13 @@ class RedisStore:
         """See `SnapshotStore`."""
         self._redis.set(self._key(name, "snapshot"), data, px=self._time_to_live)
 
-    def get(self, name: str, *, newer_than: float | None, lease: float) -> Found:
+    def get(
+        self, name: str, *, newer_than: float | None, younger_than: float, lease: float
+    ) -> Found:
         """See `SharedStore`."""
         bound = "" if newer_than is None else _micro(newer_than)
-        args = [bound, str(round(lease * 1000))]
+        age = _micro(younger_than) if math.isfinite(younger_than) else ""
+        args = [bound, age, str(round(lease * 1000))]
         now, data, leads = self._get(keys=self._keys(name), args=args)
         return Found(data, int(now) / 1_000_000, leads=bool(leads))
 

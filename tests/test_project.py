@@ -233,7 +233,7 @@ def test_extras_are_the_documented_ones() -> None:
     project = pyproject()
     assert set(project["optional-dependencies"]) == EXTRAS
     names = [re.split(r"[^\w-]", str(line))[0] for line in project["dependencies"]]
-    assert names == ["httpx", "blinker", "msgspec"]
+    assert names == ["httpx", "blinker", "msgspec", "platformdirs"]
 
 
 def requirement_names() -> Iterator[str]:
