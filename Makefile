@@ -9,6 +9,10 @@ FIRST_USABLE = for name in python3.13 python3.12 python3.11 python3 python; do \
 	if $$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then echo $$name; break; fi; done
 PYTHON ?= $(shell $(FIRST_USABLE))
+BENCH_VENV ?= .venv-bench
+# What the project is compared with; pinned in benchmarks/constraints.txt.
+PEERS = launchdarkly-server-sdk UnleashClient growthbook flagsmith posthog statsig-python-core \
+	openfeature-sdk furagu django-waffle aiohttp orjson
 
 BIN = $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip --disable-pip-version-check install -qq --no-input -c constraints.txt
@@ -16,6 +20,7 @@ export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.PHONY: bench hot-paths
 .PHONY: help demo test pytest browser soak bench-propagation bench-frameworks lint format types docs dist wheel clean
 
 help:  ## Show the targets.
@@ -56,6 +61,13 @@ bench-frameworks: $(VENV)/.installed-test  ## Measure what flags add to a reques
 	@echo "==> frameworks"
 	@$(BIN)/python benchmarks/frameworks.py
 
+bench: $(BENCH_VENV)/.installed-bench  ## Compare with what others use; ARGS="--only reads", ARGS=--quick.
+	@echo "==> benchmarks"
+	@$(BENCH_VENV)/bin/python -m benchmarks.bench $(ARGS)
+
+hot-paths: $(VENV)/.installed-test  ## Count the hottest paths of this Python, and keep the numbers.
+	@$(BIN)/python benchmarks/hot_paths.py --keep
+
 lint: $(VENV)/.installed-dev  ## Check the code's form.
 	@echo "==> ruff"
 	@$(BIN)/ruff check .
@@ -84,6 +96,7 @@ wheel: dist  ## Run the core's tests against the built wheel, without the source
 	@$(BIN)/python .ci/check_wheel.py
 
 clean:  ## Remove everything that the other targets made.
+	rm -rf $(BENCH_VENV)
 	rm -rf $(VENV) build dist site .coverage .coverage.* htmlcov .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
@@ -117,3 +130,20 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "==> installing what development needs"
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $(VENV)/.installed-demo $(VENV)/.installed-test $@
+
+# The peers bring versions of their own, so they get an environment of their own.
+$(BENCH_VENV)/bin/python: | $(VENV)/bin/python
+	@echo "==> new environment $(BENCH_VENV) with $$($(VENV)/bin/python -V)"
+	@$(VENV)/bin/python -m venv $(BENCH_VENV)
+
+$(BENCH_VENV)/.installed-bench: pyproject.toml constraints.txt benchmarks/constraints.txt | $(BENCH_VENV)/bin/python
+	@echo "==> installing what the benchmarks compare"
+	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check install -qq --no-input \
+		-c constraints.txt -e '.[django,flask,fastapi,local,cli,examples]' \
+		gunicorn httpx2 httpx-sse urllib3
+	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check install -qq --no-input \
+		--no-warn-conflicts -c benchmarks/constraints.txt $(PEERS)
+	@# What UnleashClient stands on asks for an older one than the core does, and runs with this one.
+	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check install -qq --no-input \
+		--no-warn-conflicts -c constraints.txt platformdirs
+	@touch $@

@@ -1,0 +1,40 @@
+"""All flags of a returning user, whose evaluation is in the cache."""
+
+from __future__ import annotations
+
+from . import peers
+from .outcome import Figure, Goal, Outcome, Settings, missing_figures
+from .timing import median, ratio, repeated, take_turns
+
+SIZES = (200, 1_000)
+
+
+def run(settings: Settings) -> Outcome:
+    """Measure."""
+    names = peers.OURS if settings.own else peers.NAMES
+    rows: list[Figure] = []
+    goals: list[Goal] = []
+    for size in SIZES:
+        flags = {f"flag-{number}": number % 2 == 0 for number in range(size)}
+        # waffle asks one cache per flag; a thousand of them tell nothing new.
+        asked = tuple(name for name in names if size == SIZES[0] or name != "django-waffle")
+        with peers.opened(asked, flags) as (ready, missing):
+            works = {}
+            for name, peer in ready.items():
+                all_names = {**peer.names, "held": peer.held()}
+                if name == "dict":
+                    all_names = {"held": flags}
+                works[name] = repeated(peer.everything, all_names)
+            figures = take_turns(works, settings, most=20_000)
+            notes = {name: peer.note for name, peer in ready.items()}
+        ours = figures["shipsilently"]
+        rows.extend(
+            Figure(f"{name}, {size}", median(took) * 1e6, "µs", ratio(ours, took), notes[name])
+            for name, took in figures.items()
+        )
+        rows.extend(
+            missing_figures({f"{name}, {size}": why for name, why in missing.items()}, "µs")
+        )
+        reached = ratio(ours, figures["dict"])
+        goals.append(Goal(f"all of {size} flags ≤ 2 × copying a dict", reached, 2.0))
+    return Outcome(rows, goals)

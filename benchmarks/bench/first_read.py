@@ -1,0 +1,48 @@
+"""The first read of a flag in a request, with the event that it makes."""
+
+from __future__ import annotations
+
+from . import peers
+from .outcome import Figure, Goal, Outcome, Settings, missing_figures
+from .reads import FLAGS
+from .timing import median, over, ratio, repeated, take_turns
+
+#: Requests of one turn: as many as are alive at once here, and as no server has.
+_MOST = 1_000
+
+
+def _nothing() -> None:
+    """No peer needs anything after a turn."""
+
+
+def run(settings: Settings) -> Outcome:
+    """Measure."""
+    names = peers.OURS if settings.own else peers.NAMES
+    if not settings.own:
+        peers.READERS["posthog, with events"] = peers.posthog_events
+        names = (*names, "posthog, with events")
+    with peers.opened(names, FLAGS) as (ready, missing):
+        works = {}
+        for name, peer in ready.items():
+            if name == "dict":
+                works[name] = repeated(peer.read, {"held": FLAGS, "key": "flag-0"})
+                continue
+            # What was counted is delivered, so the next turn finds an empty buffer.
+            after = peer.names["client"].flush if name == "shipsilently" else _nothing
+            works[name] = over(peer.held, peer.read, {**peer.names, "key": "flag-0"}, after)
+        figures = take_turns(works, settings, most=_MOST)
+        notes = {name: peer.note for name, peer in ready.items()}
+    ours = figures["shipsilently"]
+    rows = [
+        Figure(name, median(took) * 1e9, "ns", ratio(ours, took), notes[name])
+        for name, took in figures.items()
+    ]
+    goals = [Goal("first read, recorded ≤ 12 × dict.get", ratio(ours, figures["dict"]), 12.0)]
+    for name, times in (("posthog", 5.0), ("launchdarkly-server-sdk", 45.0)):
+        what = f"≥ {times:g} × ahead of {name}, first read"
+        if name in figures:
+            goals.append(Goal(what, ratio(figures[name], ours), times, at_least=True))
+        else:
+            why = missing.get(name, "left out")
+            goals.append(Goal(what, None, times, at_least=True, note=why))
+    return Outcome([*rows, *missing_figures(missing, "ns")], goals)

@@ -1,0 +1,102 @@
+"""Importing an integration in a process that has its framework already."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from .outcome import Figure, Goal, Outcome, Settings
+from .timing import median
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_DJANGO = """
+import django
+from django.conf import settings
+settings.configure(INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth"])
+django.setup()
+import django.core.handlers.asgi, django.core.handlers.wsgi, django.shortcuts, django.urls
+import django.template.loader, django.contrib.auth.middleware, django.core.management
+"""
+_FLASK = "import flask, flask.views"
+_FASTAPI = "import fastapi, fastapi.responses"
+_TRANSPORT = """
+from shipsilently_core import Config, ShipSilentlyClient
+client = ShipSilentlyClient(api_key="bench", api_url="http://127.0.0.1:9", timeout=0.1)
+"""
+_MADE = """
+from shipsilently_core._http import HttpTransport
+HttpTransport(client.config)
+"""
+
+#: What is there before, what is imported, and what makes a transport after that.
+CASES: dict[str, tuple[str, str, str]] = {
+    "shipsilently_django": (_DJANGO, "import shipsilently_django" + _TRANSPORT, _MADE),
+    "shipsilently_flask": (_FLASK, "import shipsilently_flask" + _TRANSPORT, _MADE),
+    "shipsilently_fastapi": (_FASTAPI, "import shipsilently_fastapi" + _TRANSPORT, _MADE),
+}
+PEERS: dict[str, tuple[str, str, str]] = {
+    "furagu in Django": (
+        _DJANGO,
+        "import furagu.contrib.django, furagu.openfeature.provider",
+        "",
+    ),
+    "furagu in Flask": (_FLASK, "import furagu.contrib.flask", ""),
+    "furagu in FastAPI": (_FASTAPI, "import furagu.contrib.fastapi", ""),
+    "launchdarkly-server-sdk in Flask": (_FLASK, "import ldclient, ldclient.config", ""),
+    "posthog in Flask": (_FLASK, "import posthog", ""),
+}
+
+_SCRIPT = """
+import gc, json, sys, time
+{before}
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+gc.collect()
+size, began = resident(), time.perf_counter()
+{imported}
+first, first_size = time.perf_counter() - began, resident() - size
+{made}
+print(json.dumps([first, first_size, time.perf_counter() - began]))
+"""
+
+
+def run(settings: Settings) -> Outcome:
+    """Measure."""
+    cases = CASES if settings.own else CASES | PEERS
+    figures: dict[str, list[list[float]]] = {name: [] for name in cases}
+    missing: dict[str, str] = {}
+    for number in range(1 if settings.quick else 13):
+        for name in cases if number % 2 else reversed(cases):
+            before, imported, then = cases[name]
+            script = _SCRIPT.format(before=before, imported=imported, made=then)
+            done = subprocess.run(
+                [sys.executable, "-c", script],
+                capture_output=True,
+                text=True,
+                cwd=ROOT,
+                check=False,
+            )
+            if done.returncode:
+                missing[name] = done.stderr.strip().splitlines()[-1]
+            elif number or settings.quick:
+                # The first run of each fills the caches of the files.
+                figures[name].append(json.loads(done.stdout))
+    rows: list[Figure] = []
+    goals: list[Goal] = []
+    for name, runs in figures.items():
+        if not runs:
+            rows.append(Figure(name, None, "ms", note=missing.get(name, "")))
+            continue
+        first, size, made = (median([run[place] for run in runs]) for place in range(3))
+        rows.append(Figure(f"{name}: import", first * 1e3, "ms"))
+        rows.append(Figure(f"{name}: memory", size / 1e6, "MB"))
+        if name in CASES:
+            rows.append(Figure(f"{name}: with a transport", made * 1e3, "ms"))
+            goals.append(Goal(f"{name}: import ≤ 10 ms", first * 1e3, 10.0))
+            goals.append(Goal(f"{name}: import ≤ 1.5 MB", size / 1e6, 1.5))
+            goals.append(Goal(f"{name}: with a transport ≤ 30 ms", made * 1e3, 30.0))
+    return Outcome(rows, goals)

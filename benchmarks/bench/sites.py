@@ -1,0 +1,336 @@
+"""Small apps of each framework in this process: with nothing, with ours, and with a peer.
+
+They take turns as in ``benchmarks/frameworks.py``, whose runs these are. Where nothing is
+installed the views answer without a flag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from benchmarks import frameworks
+from benchmarks.frameworks import CLIENT, EXTENSION, Run, in_loop
+
+from . import peers
+from .outcome import Settings
+from .timing import Work, take_turns
+
+__all__ = ["KEYS", "SITES", "asgi_runs", "measure", "optional"]
+
+#: The flags that a view reads.
+KEYS = [f"flag-{number}" for number in range(10)]
+FLAGS = frameworks.FLAGS
+
+BARE, OURS, TEN, FURAGU, FURAGU_TEN = (
+    "bare",
+    "shipsilently",
+    "shipsilently, ten reads",
+    "furagu",
+    ("furagu, ten reads"),
+)
+LAUNCHDARKLY_TEN, STATSIG_TEN = (
+    "launchdarkly-server-sdk, ten reads",
+    "statsig-python-core, ten reads",
+)
+
+
+def _furagu() -> Any:
+    """furagu's client, installed as its integrations do it."""
+    import_module("furagu.contrib._common").install_provider(peers.furagu_provider(FLAGS))
+    return import_module("openfeature.api").get_client()
+
+
+def _ten_by_peer(name: str) -> Callable[[], object]:
+    """Ten reads by a peer that has no integration, as its manual says."""
+    peer = peers.READERS[name](FLAGS, "http://127.0.0.1:9")
+    names = {**peer.names, "held": peer.held(), "KEYS": KEYS}
+    read: Callable[[], object] = eval(f"lambda: [{peer.read} for key in KEYS]", names)
+    return read
+
+
+def optional(settings: Settings) -> tuple[Any, dict[str, Callable[[], object]], dict[str, str]]:
+    """What of the peers can be had: furagu's client, ten reads of others, and what is missing."""
+    readers: dict[str, Callable[[], object]] = {}
+    missing: dict[str, str] = {}
+    furagu = None
+    if settings.own:
+        return furagu, readers, missing
+    try:
+        furagu = _furagu()
+    except Exception as error:
+        missing["furagu"] = f"{type(error).__name__}: {error}"
+    for name in ("launchdarkly-server-sdk", "statsig-python-core"):
+        try:
+            readers[f"{name}, ten reads"] = _ten_by_peer(name)
+        except Exception as error:
+            missing[name] = f"{type(error).__name__}: {error}"
+    return furagu, readers, missing
+
+
+def _alone(read: Callable[[], object], request: object) -> None:
+    read()
+
+
+urlpatterns: list[Any] = []
+
+
+def _django(settings: Settings, *, loop: asyncio.AbstractEventLoop | None) -> Any:
+    import django
+    from django.conf import settings as configured
+    from django.core.handlers.asgi import ASGIHandler
+    from django.core.handlers.wsgi import WSGIHandler
+    from django.http import HttpResponse
+    from django.test import AsyncRequestFactory, RequestFactory, override_settings
+    from django.urls import path
+
+    furagu, readers, missing = optional(settings)
+    ours = ["shipsilently_django.FlagsMiddleware"]
+    theirs = ["furagu.contrib.django.FuraguMiddleware"]
+    if not configured.configured:
+        configured.configure(
+            SECRET_KEY="bench",
+            ALLOWED_HOSTS=["testserver"],
+            ROOT_URLCONF=__name__,
+            INSTALLED_APPS=["shipsilently_django"],
+            SHIPSILENTLY={"CLIENT": CLIENT},
+        )
+        django.setup()
+
+    def view(read: Callable[[Any], object]) -> Any:
+        if loop is None:
+
+            def plain(request: Any) -> HttpResponse:
+                read(request)
+                return HttpResponse("")
+
+            return plain
+
+        async def in_task(request: Any) -> HttpResponse:
+            read(request)
+            return HttpResponse("")
+
+        return in_task
+
+    def ten(request: Any) -> None:
+        flags = request.flags
+        for key in KEYS:
+            flags.get(key, False)
+
+    async def aten(request: Any) -> HttpResponse:
+        flags = await request.flags.aload()
+        for key in KEYS:
+            flags.get(key, False)
+        return HttpResponse("")
+
+    def furagu_ten(request: Any) -> None:
+        for key in KEYS:
+            furagu.get_boolean_value(key, False)
+
+    variants: dict[str, tuple[Any, list[str]]] = {
+        BARE: (view(lambda request: None), []),
+        OURS: (view(lambda request: None), ours),
+        TEN: (view(ten) if loop is None else aten, ours),
+    }
+    if furagu is not None:
+        variants[FURAGU] = (view(lambda request: None), theirs)
+        variants[FURAGU_TEN] = (view(furagu_ten), theirs)
+    for name, read in readers.items():
+        variants[name] = (view(partial(_alone, read)), [])
+    runs: dict[str, Run] = {}
+    urlpatterns[:] = [path(f"{number}", each) for number, (each, _) in enumerate(variants.values())]
+    for number, (name, (_, middleware)) in enumerate(variants.items()):
+        with override_settings(MIDDLEWARE=middleware):
+            if loop is None:
+                handler = WSGIHandler()
+
+                def run(requests: list[Any], handler: Any = handler) -> None:
+                    for request in requests:
+                        assert handler.get_response(request).status_code == 200
+
+                runs[name] = Run(partial(RequestFactory().get, f"/{number}"), run)
+            else:
+                ahandler = ASGIHandler()
+
+                async def arun(requests: list[Any], handler: Any = ahandler) -> None:
+                    for request in requests:
+                        assert (await handler.get_response_async(request)).status_code == 200
+
+                prepare = partial(AsyncRequestFactory().get, f"/{number}")
+                runs[name] = Run(prepare, in_loop(loop, arun))
+    return runs, missing
+
+
+def django_sync(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
+    """Django as under WSGI."""
+    return _django(settings, loop=None)  # type: ignore[no-any-return]
+
+
+def django_async(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
+    """Django as under ASGI, with async views."""
+    return _django(settings, loop=asyncio.new_event_loop())  # type: ignore[no-any-return]
+
+
+def flask(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
+    """Flask, as a WSGI server calls it."""
+    from flask import Flask
+    from shipsilently_flask import ShipSilently, flags
+    from werkzeug.test import create_environ
+
+    furagu, readers, missing = optional(settings)
+    environ = create_environ()
+
+    def app_of(name: str, view: Callable[[], str]) -> Flask:
+        app = Flask(name)
+        app.add_url_rule("/", "home", view)
+        return app
+
+    def empty() -> str:
+        return ""
+
+    def ten() -> str:
+        for key in KEYS:
+            flags.get(key, False)
+        return ""
+
+    def furagu_ten() -> str:
+        for key in KEYS:
+            furagu.get_boolean_value(key, False)
+        return ""
+
+    apps = {BARE: app_of("bare", empty), OURS: app_of("ours", empty), TEN: app_of("ten", ten)}
+    for name in (OURS, TEN):
+        ShipSilently(apps[name], client=CLIENT)
+    if furagu is not None:
+        extension = import_module("furagu.contrib.flask").Furagu
+        for name, view in ((FURAGU, empty), (FURAGU_TEN, furagu_ten)):
+            apps[name] = app_of(name.replace(", ", "_").replace(" ", "_"), view)
+            extension(apps[name], provider=peers.furagu_provider(FLAGS))
+        furagu = import_module("openfeature.api").get_client()
+    for name, read in readers.items():
+
+        def other(read: Callable[[], object] = read) -> str:
+            read()
+            return ""
+
+        apps[name] = app_of(name.partition(",")[0].replace("-", "_"), other)
+
+    def answer(status: str, headers: Any, error: Any = None) -> Any:
+        assert status == "200 OK", status
+
+    def runner(app: Flask) -> Run:
+        def run(requests: list[Any]) -> None:
+            for request in requests:
+                app(request, answer).close()  # type: ignore[attr-defined]
+
+        return Run(environ.copy, run)
+
+    return {name: runner(app) for name, app in apps.items()}, missing
+
+
+def fastapi(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
+    """FastAPI, as an ASGI server calls it; ten reads find their flags without a dependency."""
+    from fastapi import FastAPI
+    from fastapi.responses import PlainTextResponse
+    from shipsilently_fastapi import current_flags
+
+    furagu, readers, missing = optional(settings)
+
+    async def empty() -> PlainTextResponse:
+        return PlainTextResponse("")
+
+    async def ten() -> PlainTextResponse:
+        flags = current_flags()
+        for key in KEYS:
+            flags.get(key, False)
+        return PlainTextResponse("")
+
+    def reading(read: Callable[[], object]) -> Any:
+        async def view() -> PlainTextResponse:
+            read()
+            return PlainTextResponse("")
+
+        return view
+
+    async def furagu_ten() -> PlainTextResponse:
+        for key in KEYS:
+            furagu.get_boolean_value(key, False)
+        return PlainTextResponse("")
+
+    apps = {BARE: FastAPI(), OURS: FastAPI(), TEN: FastAPI()}
+    for app, view in zip(apps.values(), (empty, empty, ten), strict=True):
+        app.get("/")(view)
+    for name in (OURS, TEN):
+        EXTENSION.install(apps[name])
+    if furagu is not None:
+        contrib = import_module("furagu.contrib.fastapi")
+        for name, view in ((FURAGU, empty), (FURAGU_TEN, furagu_ten)):
+            apps[name] = FastAPI()
+            apps[name].get("/")(view)
+            contrib.install(apps[name], peers.furagu_provider(FLAGS))
+    for name, read in readers.items():
+        apps[name] = FastAPI()
+        apps[name].get("/")(reading(read))
+    return asgi_runs(apps), missing
+
+
+def asgi_runs(apps: dict[str, Any]) -> dict[str, Run]:
+    from shipsilently_fastapi.lifespan import STATE
+
+    EXTENSION.start()
+    loop = asyncio.new_event_loop()
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "raw_path": b"/",
+        "query_string": b"",
+        "headers": [],
+        "http_version": "1.1",
+        "scheme": "http",
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        assert message.get("status", 200) == 200, message
+
+    def runner(app: Any) -> Run:
+        async def run(requests: list[Any]) -> None:
+            for request in requests:
+                await app(request, receive, send)
+
+        return Run(lambda: scope | {"state": {STATE: EXTENSION}}, in_loop(loop, run))
+
+    return {name: runner(app) for name, app in apps.items()}
+
+
+#: Each framework's runs by variant.
+SITES = {
+    "Django, sync": django_sync,
+    "Django, async": django_async,
+    "Flask": flask,
+    "FastAPI": fastapi,
+}
+
+
+def measure(runs: dict[str, Run], settings: Settings) -> dict[str, list[float]]:
+    """Seconds of one request in each variant, round by round."""
+    CLIENT.evaluate_all()
+
+    def work(run: Run) -> Work:
+        def timed(count: int) -> float:
+            took = frameworks.timed(run, count)
+            CLIENT.flush()
+            return took
+
+        return timed
+
+    works = {name: work(run) for name, run in runs.items()}
+    for each in works.values():
+        each(20)
+    return take_turns(works, settings, most=frameworks.MOST)
