@@ -46,6 +46,9 @@ _STREAM_HEADERS = {
 #: Bytes that are unpacked at once.
 _STEP = 64 * 1024
 
+#: Bytes; what an answer may take without asking what others take at the same time.
+_SMALL = 256 * 1024
+
 #: Seconds that a thread may take to notice its deadline.
 _THREAD_GRACE = 0.25
 
@@ -62,7 +65,7 @@ class HttpTransport:
     def __init__(self, config: Config) -> None:
         self._url = config.api_url
         self._timeout = config.timeout
-        self._max_bytes = config.max_response_bytes
+        self._room = _Room(config.max_response_bytes)
         self._headers = {
             "X-API-Key": config.api_key,
             "Content-Type": "application/json",
@@ -104,12 +107,15 @@ class HttpTransport:
         response = self._blocking_pool().handle_request(self._outgoing(request))
         try:
             headers = _headers(response.headers)
-            body = _Body(headers.get("content-encoding", ""), self._max_bytes)
-            for chunk in response.iter_stream():
-                body.feed(chunk)
+            with _Body(headers.get("content-encoding", ""), self._room) as body:
+                for chunk in response.iter_stream():
+                    body.feed(chunk)
+                content = body.finish()
+            if _has_more(response.stream):
+                response.extensions["network_stream"].close()
         finally:
             response.close()
-        return Reply(response.status, body.finish(), headers)
+        return Reply(response.status, content, headers)
 
     def _blocking_pool(self) -> httpcore.ConnectionPool:
         pool = self._pool
@@ -134,20 +140,26 @@ class HttpTransport:
         outgoing.headers.pop("cookie", None)
         outgoing.extensions["trace"] = self._sockets.trace
         response = client.send(outgoing, stream=True, follow_redirects=False)
+        stream: Any = response.stream
         try:
             headers = _headers(response.headers.raw)
             if response.is_stream_consumed:
                 # A client without a network, as in tests, has the answer unpacked in one piece.
-                body = _Body("", self._max_bytes)
-                body.feed(response.content)
+                with _Body("", self._room) as body:
+                    body.feed(response.content)
+                    content = body.finish()
             else:
-                body = _Body(headers.get("content-encoding", ""), self._max_bytes)
-                for chunk in response.iter_raw():
-                    time_left()
-                    body.feed(chunk)
+                with _Body(headers.get("content-encoding", ""), self._room) as body:
+                    # Not `iter_raw`, which lets go of the connection before it can be looked at.
+                    for chunk in stream:
+                        time_left()
+                        body.feed(chunk)
+                    content = body.finish()
+            if _has_more(stream):
+                response.extensions["network_stream"].close()
         finally:
             response.close()
-        return Reply(response.status_code, body.finish(), headers)
+        return Reply(response.status_code, content, headers)
 
     def _custom_client(self) -> Any:
         """The caller's client; made now where a function that makes one was given."""
@@ -190,12 +202,15 @@ class HttpTransport:
         response = await pool.handle_async_request(self._outgoing(request))
         try:
             headers = _headers(response.headers)
-            body = _Body(headers.get("content-encoding", ""), self._max_bytes)
-            async for chunk in response.aiter_stream():
-                body.feed(chunk)
+            with _Body(headers.get("content-encoding", ""), self._room) as body:
+                async for chunk in response.aiter_stream():
+                    body.feed(chunk)
+                content = body.finish()
+            if _has_more(response.stream):
+                await response.extensions["network_stream"].aclose()
         finally:
             await response.aclose()
-        return Reply(response.status, body.finish(), headers)
+        return Reply(response.status, content, headers)
 
     async def _loop_pool(self) -> httpcore.AsyncConnectionPool:
         loop = asyncio.get_running_loop()
@@ -298,6 +313,7 @@ class HttpTransport:
         """In a forked child: drop the parent's connections without a word on them."""
         self._sockets.forget()
         self._lock = threading.Lock()
+        self._room = _Room(self._room.cap)
         self._pool = None
         self._loops = {}
         self._under_way = set()
@@ -390,12 +406,59 @@ class _BadAnswer(Exception):
     """An answer that is too large, or not in the encoding it claims to be in."""
 
 
+#: Where each layer of httpx and httpcore keeps the one below it.
+_LAYERS = ("_stream", "_httpcore_stream", "_connection")
+
+
+def _has_more(stream: Any) -> bool:
+    """Whether the server has sent more than the answer that was just read.
+
+    httpcore would take that for the answer to the next question on this connection, which
+    may be about somebody else. It offers no way to ask, so this looks into it; where it
+    looks different one day, nothing is found.
+    """
+    while stream is not None:
+        protocol = getattr(stream, "_h11_state", None)
+        if protocol is not None:
+            return bool(protocol.trailing_data[0])
+        below = (getattr(stream, name, None) for name in _LAYERS)
+        stream = next((layer for layer in below if layer is not None), None)
+    return False
+
+
+class _Room:
+    """What the answers that come in at the same time may take together.
+
+    Args:
+        cap: Bytes; for one answer, and for all of them beyond what is small in each.
+    """
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> None:
+        """Raises `_BadAnswer` where so many bytes are not left."""
+        with self._lock:
+            if self._taken + size > self.cap:
+                raise _BadAnswer("too many large answers at once")
+            self._taken += size
+
+    def give_back(self, size: int) -> None:
+        """They are not needed any more."""
+        with self._lock:
+            self._taken -= size
+
+
 class _Body:
     """An answer's body as it comes in: decompressed step by step, never beyond the cap."""
 
-    def __init__(self, encoding: str, cap: int) -> None:
-        self._cap = cap
-        self._parts: list[bytes] = []
+    def __init__(self, encoding: str, room: _Room) -> None:
+        self._room = room
+        self._taken = 0
+        # One piece of memory that grows: many small ones stay with each thread's allocator.
+        self._content = bytearray()
         self._size = 0
         self._inflate = None
         name = encoding.strip().lower()
@@ -403,6 +466,14 @@ class _Body:
             self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
         elif name not in ("", "identity"):
             raise _BadAnswer("unknown content encoding")
+
+    def __enter__(self) -> _Body:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._content.clear()
+        if self._taken:
+            self._room.give_back(self._taken)
 
     def feed(self, chunk: bytes) -> None:
         """Take in what has arrived.
@@ -424,10 +495,14 @@ class _Body:
             chunk = self._inflate.unconsumed_tail
 
     def _keep(self, part: bytes) -> None:
-        self._parts.append(part)
+        self._content += part
         self._size += len(part)
-        if self._size > self._cap:
-            raise _BadAnswer(f"more than {self._cap} bytes")
+        if self._size > self._room.cap:
+            raise _BadAnswer(f"more than {self._room.cap} bytes")
+        more = self._size - _SMALL - self._taken
+        if more > 0:
+            self._room.take(more)
+            self._taken += more
 
     def finish(self) -> bytes:
         """The whole body.
@@ -437,7 +512,7 @@ class _Body:
         """
         if self._inflate is not None and self._size and not self._inflate.eof:
             raise _BadAnswer("broken compression")
-        return b"".join(self._parts)
+        return bytes(self._content)
 
 
 _TIMEOUTS = {"TimeoutException", "TimeoutError"}
