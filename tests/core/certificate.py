@@ -1,7 +1,7 @@
-"""A self-signed certificate for 127.0.0.1, made without any tool or library.
+"""Certificates for 127.0.0.1, made without any tool or library.
 
-It is written as ASN.1 in DER by hand, which is short since only one kind of
-certificate is needed. The key is made anew for each run, so none is kept in a file.
+They are written as ASN.1 in DER by hand, which is short since only two kinds are
+needed. The key is made anew for each run, so none is kept in a file.
 """
 
 from __future__ import annotations
@@ -9,51 +9,72 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
+from datetime import UTC, datetime
 
-__all__ = ["make_certificate"]
+__all__ = ["Authority", "make_certificate"]
 
 _BITS = 2048
 _EXPONENT = 65537
+_FOR_GOOD = datetime(2120, 1, 1, tzinfo=UTC)
 
 
 def make_certificate() -> str:
     """The private key and the certificate as PEM."""
-    p, q = _prime(_BITS // 2), _prime(_BITS // 2)
-    n, d = p * q, pow(_EXPONENT, -1, (p - 1) * (q - 1))
-    private = [0, n, _EXPONENT, d, p, q, d % (p - 1), d % (q - 1), pow(q, -1, p)]
-    key = _sequence(*(_integer(number) for number in private))
-    return _pem("RSA PRIVATE KEY", key) + _pem("CERTIFICATE", _certificate(n, d))
+    return Authority().certificate()
 
 
-def _certificate(n: int, d: int) -> bytes:
-    algorithm = _sequence(_oid("2a864886f70d01010b"), _null())  # sha256WithRSAEncryption
-    name = _sequence(_tlv(0x31, _sequence(_oid("550403"), _tlv(0x0C, b"scripted"))))
-    validity = _sequence(_tlv(0x18, b"20200101000000Z"), _tlv(0x18, b"21200101000000Z"))
-    public = _sequence(
-        _sequence(_oid("2a864886f70d010101"), _null()),
-        _bits(_sequence(_integer(n), _integer(_EXPONENT))),
-    )
-    # What strict verification wants of a certificate that vouches for itself.
-    true = _tlv(0x01, b"\xff")
-    identifier = _octets(hashlib.sha256(public).digest()[:20])
-    names = _sequence(_tlv(0x87, bytes([127, 0, 0, 1])), _tlv(0x82, b"localhost"))
-    extensions = _sequence(
-        _sequence(_oid("551d13"), true, _octets(_sequence(true))),  # basicConstraints: a CA
-        _sequence(_oid("551d0f"), true, _octets(_tlv(0x03, b"\x02\x84"))),  # keyUsage
-        _sequence(_oid("551d0e"), _octets(identifier)),  # subjectKeyIdentifier
-        _sequence(_oid("551d11"), _octets(names)),  # subjectAltName
-    )
-    body = _sequence(
-        _tlv(0xA0, _integer(2)),
-        _integer(secrets.randbits(120) | 1),
-        algorithm,
-        name,
-        validity,
-        name,
-        public,
-        _tlv(0xA3, extensions),
-    )
-    return _sequence(body, algorithm, _bits(_signature(body, n, d)))
+class Authority:
+    """One key, with a certificate that vouches for itself and for others of the same key."""
+
+    def __init__(self) -> None:
+        p, q = _prime(_BITS // 2), _prime(_BITS // 2)
+        self._n, self._d = n, d = p * q, pow(_EXPONENT, -1, (p - 1) * (q - 1))
+        private = [0, n, _EXPONENT, d, p, q, d % (p - 1), d % (q - 1), pow(q, -1, p)]
+        self._key = _pem("RSA PRIVATE KEY", _sequence(*(_integer(number) for number in private)))
+        self._public = _sequence(
+            _sequence(_oid("2a864886f70d010101"), _null()),
+            _bits(_sequence(_integer(n), _integer(_EXPONENT))),
+        )
+
+    def certificate(self) -> str:
+        """The private key and the certificate that is to be trusted, as PEM."""
+        true = _tlv(0x01, b"\xff")
+        extensions = (
+            _sequence(_oid("551d13"), true, _octets(_sequence(true))),  # basicConstraints: a CA
+            _sequence(_oid("551d0f"), true, _octets(_tlv(0x03, b"\x02\x84"))),  # keyUsage
+        )
+        return self._key + self._signed(_NAME, extensions, _FOR_GOOD)
+
+    def leaf(self, until: datetime = _FOR_GOOD) -> str:
+        """The private key and a certificate that rests on the trusted one, as PEM."""
+        issuer = _sequence(_tlv(0x80, self._identifier()))
+        extensions = (_sequence(_oid("551d23"), _octets(issuer)),)  # authorityKeyIdentifier
+        return self._key + self._signed(_name(b"leaf"), extensions, until)
+
+    def _identifier(self) -> bytes:
+        return hashlib.sha256(self._public).digest()[:20]
+
+    def _signed(self, subject: bytes, extensions: tuple[bytes, ...], until: datetime) -> str:
+        algorithm = _sequence(_oid("2a864886f70d01010b"), _null())  # sha256WithRSAEncryption
+        end = until.astimezone(UTC).strftime("%Y%m%d%H%M%SZ").encode()
+        names = _sequence(_tlv(0x87, bytes([127, 0, 0, 1])), _tlv(0x82, b"localhost"))
+        # What strict verification wants of a certificate that vouches for itself.
+        common = (
+            _sequence(_oid("551d0e"), _octets(_octets(self._identifier()))),  # subjectKeyIdentifier
+            _sequence(_oid("551d11"), _octets(names)),  # subjectAltName
+        )
+        body = _sequence(
+            _tlv(0xA0, _integer(2)),
+            _integer(secrets.randbits(120) | 1),
+            algorithm,
+            _NAME,
+            _sequence(_tlv(0x18, b"20200101000000Z"), _tlv(0x18, end)),
+            subject,
+            self._public,
+            _tlv(0xA3, _sequence(*extensions, *common)),
+        )
+        signature = _bits(_signature(body, self._n, self._d))
+        return _pem("CERTIFICATE", _sequence(body, algorithm, signature))
 
 
 def _signature(message: bytes, n: int, d: int) -> bytes:
@@ -106,6 +127,13 @@ def _null() -> bytes:
     return b"\x05\x00"
 
 
+def _name(common: bytes) -> bytes:
+    return _sequence(_tlv(0x31, _sequence(_oid("550403"), _tlv(0x0C, common))))
+
+
 def _pem(label: str, content: bytes) -> str:
     text = base64.encodebytes(content).decode()
     return f"-----BEGIN {label}-----\n{text}-----END {label}-----\n"
+
+
+_NAME = _name(b"scripted")
