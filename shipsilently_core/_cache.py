@@ -252,7 +252,7 @@ class Cache:
             if old is not None:
                 if not _is_better(old, kept, stamp):
                     return old
-                singles = {k: s for k, s in old.singles.items() if s.moment > moment}
+                singles = {k: s for k, s in old.singles.items() if s.moment >= moment}
                 rows = {k: old.snapshot.rows[k] for k in singles}
                 if rows:
                     snapshot = Snapshot({**snapshot.rows, **rows}, complete=snapshot.complete)

@@ -190,12 +190,6 @@ class Keeper:
                 # One has waited; for the others what comes later comes later.
                 self._patient = False
 
-    def loaded(self, *, may_wait: bool) -> None:
-        """The same for one who reads from memory alone."""
-        if may_wait:
-            for latch, seconds in self.loading():
-                latch.wait(seconds)
-
     def recall(self, context: bytes) -> Entry | None:
         """What an earlier process, or one beside this, knew of this context."""
         recalled = self._recalled
@@ -413,7 +407,7 @@ class Keeper:
         known = self._cache.get(self._baseline)
         own = [] if known is None else [(self._baseline, known)]
         if not self.shared:
-            own += self._cache.recent(count)
+            own += self._cache.recent(count + len(own))
         for context, entry in own:
             name = self._seal.name_of(context)
             collected.add(name, wall - self._cache.age(entry), entry.snapshot)

@@ -282,9 +282,8 @@ class ShipSilentlyClient:
 
     def _remembered(self, context: Context | Mapping[str, Any] | None) -> View:
         self._check_process()
-        keeper = self.evaluator.keeper
-        if keeper is not None:
-            keeper.loaded(may_wait=not (on_event_loop() or self._is_offline()))
+        if not on_event_loop():
+            self._recall()
         return self.evaluator.known(self.evaluator.context(context))
 
     # A request.
@@ -549,11 +548,23 @@ class ShipSilentlyClient:
         self.evaluator.raise_if_strict(view, None)
         return view
 
+    def _recall(self) -> None:
+        """See to it that what earlier processes knew is there."""
+        keeper = self.evaluator.keeper
+        if keeper is not None and not self._is_offline():
+            for latch, seconds in keeper.loading():
+                latch.wait(seconds)
+
     def _send(self, call: Call) -> Reply | None:
+        self._recall()
         return None if call.request is None else self._sender().send(call.request)
 
     async def _asend(self, call: Call) -> Reply | None:
         self._see_loop()
+        keeper = self.evaluator.keeper
+        if keeper is not None and not self._is_offline():
+            for latch, seconds in keeper.loading():
+                await latch.await_(seconds)
         return None if call.request is None else await (await self._asender()).asend(call.request)
 
     def _sender(self) -> Transport:
