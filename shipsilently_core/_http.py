@@ -17,6 +17,7 @@ import inspect
 import logging
 import re
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -48,6 +49,9 @@ _STEP = 64 * 1024
 
 #: Bytes; what an answer may take without asking what others take at the same time.
 _SMALL = 256 * 1024
+
+#: Seconds without any answer after which a failed call casts doubt on the other connections.
+_QUIET = 1.0
 
 #: Seconds that a thread may take to notice its deadline.
 _THREAD_GRACE = 0.25
@@ -84,6 +88,8 @@ class HttpTransport:
         self._lock = threading.Lock()
         self._backend = Backend(self._sockets)
         self._pool: httpcore.ConnectionPool | None = None
+        #: Monotonic seconds of the last answer that came by it.
+        self._heard = 0.0
         self._loops: dict[asyncio.AbstractEventLoop, LoopPool] = {}
         #: Kept, since an event loop holds its tasks only weakly.
         self._under_way: set[asyncio.Task[Reply]] = set()
@@ -92,13 +98,18 @@ class HttpTransport:
 
     def send(self, request: Request) -> Reply:
         """Carry out one call within the deadline."""
+        begin = time.monotonic()
         try:
             with deadline(self._limit(request)):
                 if self._given is None:
                     return self._exchange(request)
                 return self._exchange_by(request)
         except Exception as error:
-            return _reply_to(error)
+            reply = _reply_to(error)
+            for connection in _doubtful(self._pool, reply, begin, self._heard):
+                with contextlib.suppress(Exception):
+                    connection.close()
+            return reply
 
     def _limit(self, request: Request) -> float:
         return self._timeout if request.timeout is None else min(request.timeout, self._timeout)
@@ -115,6 +126,7 @@ class HttpTransport:
                 response.extensions["network_stream"].close()
         finally:
             response.close()
+        self._heard = time.monotonic()
         return Reply(response.status, content, headers)
 
     def _blocking_pool(self) -> httpcore.ConnectionPool:
@@ -189,17 +201,23 @@ class HttpTransport:
             return _reply_to(error)
 
     async def _atimed(self, request: Request) -> Reply:
+        begin, held = time.monotonic(), None
         try:
+            held = await self._loop_pool()
             # Not asyncio's: of anyio's limits httpcore shields what it does to let go of a
             # connection, which is left in use for ever if that is interrupted.
             with anyio.fail_after(self._limit(request)):
-                return await self._aexchange(request)
+                return await self._aexchange(request, held)
         except Exception as error:
-            return _reply_to(error)
+            reply = _reply_to(error)
+            if held is not None:
+                for connection in _doubtful(held.pool, reply, begin, held.heard):
+                    with contextlib.suppress(Exception):
+                        await connection.aclose()
+            return reply
 
-    async def _aexchange(self, request: Request) -> Reply:
-        pool = await self._loop_pool()
-        response = await pool.handle_async_request(self._outgoing(request))
+    async def _aexchange(self, request: Request, held: LoopPool) -> Reply:
+        response = await held.pool.handle_async_request(self._outgoing(request))
         try:
             headers = _headers(response.headers)
             with _Body(headers.get("content-encoding", ""), self._room) as body:
@@ -210,9 +228,10 @@ class HttpTransport:
                 await response.extensions["network_stream"].aclose()
         finally:
             await response.aclose()
+        held.heard = time.monotonic()
         return Reply(response.status, content, headers)
 
-    async def _loop_pool(self) -> httpcore.AsyncConnectionPool:
+    async def _loop_pool(self) -> LoopPool:
         loop = asyncio.get_running_loop()
         held = self._loops.get(loop)
         if held is None:
@@ -224,7 +243,7 @@ class HttpTransport:
                         self._loops.pop(other, None)
                 self._loops[loop] = held
             await held.open()
-        return held.pool
+        return held
 
     def _outgoing(self, request: Request) -> httpcore.Request:
         limits = dict.fromkeys(("connect", "read", "write", "pool"), self._limit(request))
@@ -404,6 +423,19 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 class _BadAnswer(Exception):
     """An answer that is too large, or not in the encoding it claims to be in."""
+
+
+def _doubtful(pool: Any, reply: Reply, begin: float, heard: float) -> list[Any]:
+    """The idle connections that have probably gone the way of the one that a call has failed on.
+
+    A router that has forgotten them says nothing, or resets each one when it is used: a call
+    would be lost for every single one of them. Where anything is heard, they are kept.
+    """
+    if pool is None or not reply.connected or heard > min(begin, time.monotonic() - _QUIET):
+        return []
+    if reply.failure not in (Failure.TIMEOUT, Failure.NETWORK):
+        return []
+    return [connection for connection in pool.connections if connection.is_idle()]
 
 
 #: Where each layer of httpx and httpcore keeps the one below it.

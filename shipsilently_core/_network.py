@@ -180,10 +180,14 @@ class LoopPool:
     Args:
         pool: The connections.
         gone: Called when they are about to be closed.
+
+    Attributes:
+        heard: Monotonic seconds of the last answer that came by them.
     """
 
     def __init__(self, pool: httpcore.AsyncConnectionPool, gone: Callable[[], object]) -> None:
         self.pool = pool
+        self.heard = 0.0
         self._keeper = self._keep(gone)
 
     async def open(self) -> None:

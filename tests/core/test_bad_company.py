@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -93,3 +95,87 @@ async def test_large_answers_of_tasks_share_it_too(server: WireServer) -> None:
     assert {reply.failure for reply in replies} == {None, Failure.PROTOCOL}
     assert (await transport.asend(ASK)).failure is None
     await transport.aclose()
+
+
+class Middleman:
+    """Stops to pass on what comes by the connections that it knows.
+
+    Args:
+        how: What becomes of that.
+    """
+
+    def __init__(self, how: Answer) -> None:
+        self._how = how
+        self.known: set[int] = set()
+        self.lost: set[int] = set()
+
+    def __call__(self, received: Received) -> Answer:
+        if received.path == "/lost" or received.client_port in self.lost:
+            return self._how
+        self.known.add(received.client_port)
+        return Answer(body=b"{}", delay=0.3 if received.path == "/slow" else 0.0)
+
+
+SLOW, LOST = Request("/slow", b"{}"), Request("/lost", b"{}")
+HASTY = Request("/hasty", b"{}", timeout=1.0)
+HOWS = {"silent": Answer(silent=True), "ended": Answer(drop=True)}
+
+
+@pytest.fixture(params=HOWS)
+def middleman(request: pytest.FixtureRequest, server: WireServer) -> Middleman:
+    """Between client and service."""
+    middleman = Middleman(HOWS[request.param])
+    server.always(middleman)
+    return middleman
+
+
+@pytest.fixture
+def transport(server: WireServer) -> Iterator[HttpTransport]:
+    """With a deadline that a busy machine meets."""
+    transport = HttpTransport(Config(api_key=KEY, api_url=server.url, timeout=3))
+    yield transport
+    transport.close()
+
+
+def test_dead_connections_cost_one_call(transport: HttpTransport, middleman: Middleman) -> None:
+    """Where all connections have died unseen, the first call on one of them is the last."""
+    with ThreadPoolExecutor(5) as pool:
+        assert {reply.status for reply in pool.map(transport.send, [SLOW] * 5)} == {200}
+    middleman.lost = set(middleman.known)
+    assert len(middleman.lost) > 1
+    threading.Event().wait(1.1)
+    assert transport.send(HASTY).failure in (Failure.TIMEOUT, Failure.NETWORK)
+    assert [transport.send(ASK).status for _ in range(5)] == [200] * 5
+
+
+async def test_dead_connections_cost_one_call_in_tasks_too(
+    transport: HttpTransport, middleman: Middleman
+) -> None:
+    """The same for the connections of an event loop."""
+    replies = await asyncio.gather(*(transport.asend(SLOW) for _ in range(5)))
+    assert {reply.status for reply in replies} == {200}
+    middleman.lost = set(middleman.known)
+    assert len(middleman.lost) > 1
+    await asyncio.sleep(1.1)
+    assert (await transport.asend(HASTY)).failure in (Failure.TIMEOUT, Failure.NETWORK)
+    assert [(await transport.asend(ASK)).status for _ in range(5)] == [200] * 5
+    await transport.aclose()
+
+
+def test_a_call_that_breaks_alone_leaves_the_others_their_connections(
+    transport: HttpTransport, server: WireServer
+) -> None:
+    """A question that the service cannot stand costs no connection but its own."""
+    middleman = Middleman(HOWS["ended"])
+    server.always(middleman)
+    with ThreadPoolExecutor(5) as pool:
+        assert {reply.status for reply in pool.map(transport.send, [SLOW] * 5)} == {200}
+    for _ in range(10):
+        before = set(middleman.known)
+        assert transport.send(ASK).status == 200
+        assert transport.send(LOST).failure is Failure.NETWORK
+        assert transport.send(ASK).status == 200
+        if middleman.known == before:
+            return
+        # A busy machine took a second for the two: long enough for doubts.
+    pytest.fail("every time a new connection was made")
