@@ -302,8 +302,9 @@ class Keeper:
                 age = self._clock.time() - saved.current
                 if found.now is not None and newer_than is not None:
                     # A stamp from the future is that of a clock that was set back since.
-                    fresh = newer_than < stamp <= found.now
-                    age = found.now - stamp if fresh else age
+                    passed = found.now - stamp
+                    fresh = stamp > newer_than and 0.0 <= passed < self._cache.fresh_for
+                    age = passed if fresh else age
         return Look(asked, snapshot, max(0.0, age), stamp, fresh, found.now, found.leads)
 
     def heard(self) -> None:

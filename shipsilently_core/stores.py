@@ -81,7 +81,8 @@ class SharedStore(SnapshotStore, Protocol):
             name: The context.
             newer_than: By the store's clock: what was put with a later stamp is good enough, so
                 nobody has to ask the service. ``None``: nothing is.
-            younger_than: Seconds; unless that stamp is as old as this. May be infinite.
+            younger_than: Seconds; unless that stamp is as old as this, which may be infinite, or
+                lies in the future, since the clock was set back.
             lease: Seconds for which the caller is the only one to ask the service, where
                 somebody has to and nobody does; 0 for not.
         """
@@ -136,7 +137,8 @@ class MemoryStore:
         with self._lock:
             now = self._clock()
             stamp, data = self._contexts.get(name, (float("-inf"), None))
-            if newer_than is not None and stamp > newer_than and now - stamp < younger_than:
+            passed = now - stamp
+            if newer_than is not None and stamp > newer_than and 0.0 <= passed < younger_than:
                 return Found(data, now, leads=False)
             leads = self._leases.get(name, 0.0) <= now
             if leads and lease > 0:
