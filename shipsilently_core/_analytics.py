@@ -49,7 +49,12 @@ class Analytics:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._time = clock.time
         self._rng = rng
+        #: Whether every check is counted, which needs no further question.
+        self._counts_all = config.enabled and config.sampling_rate >= 1.0
+        #: So many in the buffer ask for attention, be it a delivery or a loss.
+        self._full = min(config.max_batch_size, config.max_buffer_size + 1)
         self._base_delay = base_delay
         self._notices = notices
         self._tell_dropped = dropped
@@ -94,17 +99,20 @@ class Analytics:
             reason: Why, in the protocol's words.
             latency_ms: Milliseconds that it took; 0 from memory.
         """
-        config = self._config
-        if not config.enabled:
-            return
-        if config.sampling_rate < 1.0 and self._rng() >= config.sampling_rate:
+        if not self._counts_all and not self._is_sampled():
             return
         buffer = self._buffer
-        buffer.append(Check(flag_key, value, reason, latency_ms, int(self._clock.time())))
-        size = len(buffer)
-        if size > config.max_buffer_size:
+        buffer.append(Check(flag_key, value, reason, latency_ms, self._time()))
+        if len(buffer) >= self._full:
+            self._attend(len(buffer))
+
+    def _is_sampled(self) -> bool:
+        return self._config.enabled and self._rng() < self._config.sampling_rate
+
+    def _attend(self, size: int) -> None:
+        if size > self._config.max_buffer_size:
             self._let_oldest_go()
-        if size >= config.max_batch_size and not self._woken:
+        if size >= self._config.max_batch_size and not self._woken:
             self._woken = True
             self.wake()
 

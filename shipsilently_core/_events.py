@@ -28,7 +28,7 @@ class Check(Struct, gc=False):
     value: Any
     reason: str
     latency_ms: float
-    timestamp: int
+    timestamp: float
 
 
 class _Event(Struct, rename="camel"):
@@ -57,7 +57,7 @@ def _event(check: Check) -> _Event:
         variation_key(check.value),
         check.reason,
         round(check.latency_ms, 3),
-        check.timestamp,
+        int(check.timestamp),
     )
 
 
