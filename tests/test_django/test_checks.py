@@ -152,3 +152,31 @@ def test_a_client_of_the_sites_own_is_trusted(settings: Settings) -> None:
     client = ShipSilentlyClient(api_key="sk_test", transport=ScriptedService())
     settings.SHIPSILENTLY = {"CLIENT": client}
     assert ids(deploy=True) == []
+
+
+STORED = {**RIGHT, "STORE": "django-cache:flags"}
+
+
+def test_a_store_on_a_cache_that_does_not_exist_is_an_error(settings: Settings) -> None:
+    """E005: it could never be used."""
+    settings.SHIPSILENTLY = STORED
+    assert ids() == ["E005"]
+    settings.CACHES = {
+        "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+        "flags": {"BACKEND": "django.core.cache.backends.filebased.FileBasedCache"},
+    }
+    assert ids(deploy=True) == []
+
+
+@pytest.mark.parametrize("backend", ["locmem.LocMemCache", "dummy.DummyCache"])
+def test_a_store_that_ends_with_the_process_is_told_on_deployment(
+    backend: str, settings: Settings
+) -> None:
+    """W014: it keeps nothing for the next process; while developing, that is fine."""
+    settings.SHIPSILENTLY = STORED
+    settings.CACHES = {
+        "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+        "flags": {"BACKEND": f"django.core.cache.backends.{backend}"},
+    }
+    assert ids() == []
+    assert ids(deploy=True) == ["W014"]

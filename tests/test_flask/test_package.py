@@ -14,6 +14,7 @@ from shipsilently_core import testing
 def test_the_public_names() -> None:
     """The package exports these names, in order."""
     assert shipsilently_flask.__all__ == [
+        "FlaskCachingStore",
         "ShipSilently",
         "flags",
         "health_blueprint",

@@ -17,6 +17,7 @@ The modules, in the order to read them:
 - `testing`: flags in tests
 - `admin_page`, `management`, `health`: looking at flags, and at the client
 - `recording`, `panel`: for Django Debug Toolbar; `drf`: for Django REST framework
+- `stores`: last known good values in a cache of the site's
 - `checks`, `apps`: the Django app
 """
 
@@ -27,11 +28,13 @@ from .decorators import requires_flag
 from .flags import FlagsRequest, RequestFlags, UnawaitedFlagsError
 from .middleware import FlagsMiddleware
 from .setup import get_client
+from .stores import DjangoCacheStore
 from .urls import flagged_path, flagged_re_path
 from .users import adefault_context, default_context
 from .views import RequiresFlagMixin, flag_switch
 
 __all__ = [
+    "DjangoCacheStore",
     "FlagsMiddleware",
     "FlagsRequest",
     "RequestFlags",

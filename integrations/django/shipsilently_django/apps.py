@@ -8,7 +8,13 @@ from django.apps import AppConfig
 from django.core import checks
 from django.core.signals import setting_changed
 
-from .checks import check_deployment, check_middleware, check_settings, check_templates
+from .checks import (
+    check_deployment,
+    check_middleware,
+    check_settings,
+    check_store,
+    check_templates,
+)
 from .setup import reset_setup
 
 __all__ = ["ShipSilentlyAppConfig"]
@@ -23,7 +29,7 @@ class ShipSilentlyAppConfig(AppConfig):
 
     def ready(self) -> None:
         """Register checks. This runs in commands and in parent processes too."""
-        for check in (check_settings, check_middleware, check_templates):
+        for check in (check_settings, check_middleware, check_templates, check_store):
             checks.register(check, "shipsilently")
         checks.register(check_deployment, "shipsilently", deploy=True)
         setting_changed.connect(_follow_settings, dispatch_uid="shipsilently")

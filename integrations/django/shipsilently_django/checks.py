@@ -18,11 +18,20 @@ from shipsilently_core.signals import connection_state_changed
 from .middleware import FlagsMiddleware
 from .options import Reading, read_options
 from .setup import in_tests
+from .stores import DjangoCacheStore
 
-__all__ = ["check_deployment", "check_middleware", "check_settings", "check_templates"]
+__all__ = [
+    "check_deployment",
+    "check_middleware",
+    "check_settings",
+    "check_store",
+    "check_templates",
+]
 
 _TAGS = "shipsilently_django.templatetags.shipsilently"
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+#: Caches that end with the process, or keep nothing.
+_FLEETING = ("locmem.LocMemCache", "dummy.DummyCache")
 _AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
 
@@ -86,6 +95,20 @@ def check_templates(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage
     return found
 
 
+def check_store(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether there is the cache that ``STORE`` names."""
+    alias = _cache_of_store()
+    if alias is None or alias in settings.CACHES:
+        return []
+    return [
+        Error(
+            f"SHIPSILENTLY['STORE'] names the cache {alias!r}, which is not in CACHES.",
+            hint=f"Known are {', '.join(map(repr, sorted(settings.CACHES)))}.",
+            id="shipsilently.E005",
+        )
+    ]
+
+
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """For ``check --deploy``: what a site in production should not be without."""
     config = _reading().config
@@ -119,11 +142,28 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessag
                 id="shipsilently.W013",
             )
         )
+    backend = settings.CACHES.get(_cache_of_store() or "", {}).get("BACKEND", "")
+    if backend.endswith(_FLEETING):
+        found.append(
+            CheckWarning(
+                f"SHIPSILENTLY['STORE'] names a cache of {backend}, which keeps nothing for the "
+                "next process.",
+                hint="Name a cache in files, a database, memcached or Redis, or a file.",
+                id="shipsilently.W014",
+            )
+        )
     return found
 
 
 def _reading() -> Reading:
     return read_options(getattr(settings, "SHIPSILENTLY", {}), offline=in_tests())
+
+
+def _cache_of_store() -> str | None:
+    """The name of the cache that is the client's store, if one is."""
+    config = _reading().config
+    store = None if config is None else config.store
+    return store.alias if isinstance(store, DjangoCacheStore) else None
 
 
 def _is_ours(name: str) -> bool:

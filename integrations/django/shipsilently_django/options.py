@@ -12,6 +12,8 @@ from django.utils.module_loading import import_string
 
 from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyClient
 
+from .stores import DjangoCacheStore
+
 __all__ = ["Attribute", "Options", "Problem", "Reading", "read_options"]
 
 ContextHook = Callable[[HttpRequest], Any]
@@ -143,7 +145,7 @@ def _config(core: dict[str, Any], problems: list[Problem], *, offline: bool) -> 
     right: dict[str, Any] = {}
     for name, value in core.items():
         try:
-            checked = _imported(value) if name.startswith("ON_") else value
+            checked = _CORE_READERS.get(name, _as_it_is)(value)
             Config.from_mapping({**_PLACEHOLDERS, name: checked})
         except (ConfigurationError, _WrongError) as error:
             if name not in _PLACEHOLDERS:
@@ -193,6 +195,17 @@ def _imported(value: Any) -> Any:
         return import_string(value)
     except ImportError as error:
         raise _WrongError(f"cannot be imported: {error}") from None
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _store(value: Any) -> Any:
+    """A store, where the setting names a cache of Django's; anything else as it is."""
+    if isinstance(value, str) and value.startswith(_CACHE):
+        return DjangoCacheStore(value.removeprefix(_CACHE))
+    return value
 
 
 def _context(value: Any) -> ContextHook | None:
@@ -266,6 +279,14 @@ _READERS: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "PREFETCH": (_flag, False),
     "RAISE_IN_DEBUG": (_flag, False),
 }
+#: Settings of the core that can be written in a way of Django's.
+_CORE_READERS: dict[str, Callable[[Any], Any]] = {
+    "ON_ERROR": _imported,
+    "ON_STATE_CHANGE": _imported,
+    "STORE": _store,
+}
+#: What comes before the name of a cache.
+_CACHE = "django-cache:"
 _CORE = frozenset(item.name.upper() for item in fields(Config))
 _NAMES = _CORE | _READERS.keys()
 _PLACEHOLDERS = {"API_KEY": "placeholder", "API_URL": "http://localhost"}

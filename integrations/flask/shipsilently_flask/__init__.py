@@ -14,6 +14,7 @@ The modules, in the order to read them:
 - `templating`: flags in Jinja
 - `signals`: what is told of requests
 - `commands`: ``flask shipsilently`` (`doctor`: what it looks at)
+- `stores`: last known good values on Flask-Caching
 - `health`: a page for monitoring; `debugtoolbar`: a panel for Flask-DebugToolbar
 """
 
@@ -25,5 +26,13 @@ from .extension import ShipSilently
 from .gates import requires_flag
 from .health import health_blueprint
 from .proxy import flags
+from .stores import FlaskCachingStore
 
-__all__ = ["ShipSilently", "flags", "health_blueprint", "override_flags", "requires_flag"]
+__all__ = [
+    "FlaskCachingStore",
+    "ShipSilently",
+    "flags",
+    "health_blueprint",
+    "override_flags",
+    "requires_flag",
+]
