@@ -4,6 +4,7 @@
 - `serve`: the local service until Ctrl-C
 - `doctor`, `evaluate`, `watch`: what the service says, and whether it can be heard (`checkup`
   holds the checks, for the commands of the frameworks too)
+- `snapshot`: results to ship with an app
 - `init`: a flags file to start from
 - `schema`: the JSON Schema of the flags file
 """

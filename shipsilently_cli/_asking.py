@@ -1,4 +1,4 @@
-"""What `doctor`, `evaluate` and `watch` share: JSON that people type, and whose client to use."""
+"""What the commands that ask share: JSON that people type, and whose client to use."""
 
 from __future__ import annotations
 

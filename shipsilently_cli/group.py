@@ -40,6 +40,9 @@ COMMANDS: Mapping[str, Subcommand] = {
     ),
     "evaluate": Subcommand("shipsilently_cli.evaluate", "Evaluate one flag.", "cli"),
     "watch": Subcommand("shipsilently_cli.watch", "Follow states and flags as they change.", "cli"),
+    "snapshot": Subcommand(
+        "shipsilently_cli.snapshot", "Write every flag's value, to ship with an app.", "cli"
+    ),
     "init": Subcommand("shipsilently_cli.init", "Write a flags file to start from.", "cli"),
     "schema": Subcommand(
         "shipsilently_cli.schema", "Print the JSON Schema of the flags file.", "local"

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.http import HttpRequest
 from pytest_django import Settings
+from shipsilently_django.options import read_options
 
 from shipsilently_core.testing import ScriptedService
 
@@ -98,3 +100,34 @@ def test_a_site_that_asks_nobody_says_so(settings: Settings) -> None:
     settings.SHIPSILENTLY = {"API_KEY": "sk_test", "OFFLINE": True}
     with pytest.raises(CommandError, match="asks no service"):
         run("list")
+
+
+def test_a_snapshot_is_what_bootstrap_reads(
+    tmp_path: Path, service: ScriptedService, settings: Settings
+) -> None:
+    """`snapshot` prints or writes every flag for the client's own context, without a database."""
+    printed = json.loads(run("snapshot"))
+    assert printed["flags"]["who"] == {"value": "system", "reason": "default"}
+    path = tmp_path / "flags.json"
+    assert run("snapshot", "-o", str(path)) == ""
+    assert json.loads(path.read_text())["flags"] == printed["flags"]
+    problems = read_options({"API_KEY": "sk_test", "BOOTSTRAP": path}).problems
+    assert problems == ()
+
+
+def test_a_snapshot_can_be_anybodys(ada: User) -> None:
+    """`--user` and `--context` say whose."""
+    assert json.loads(run("snapshot", "--user", "ada"))["flags"]["who"]["value"] == str(ada.pk)
+    shown = json.loads(run("snapshot", "--context", "userId=u7"))
+    assert shown["flags"]["who"]["value"] == "u7"
+
+
+def test_a_snapshot_without_an_answer_is_an_error(tmp_path: Path, service: ScriptedService) -> None:
+    """Nothing is written then, nor where there is no such folder."""
+    path = tmp_path / "missing" / "flags.json"
+    with pytest.raises(CommandError, match="No such file"):
+        run("snapshot", "-o", str(path))
+    service.fail(503)
+    with pytest.raises(CommandError, match="the service did not answer as it should: server"):
+        run("snapshot", "-o", str(tmp_path / "flags.json"))
+    assert list(tmp_path.iterdir()) == []

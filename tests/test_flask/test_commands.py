@@ -3,6 +3,7 @@
 import json
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,3 +184,27 @@ def test_watch_ends_quietly_on_ctrl_c(app: Flask) -> None:
     interrupter.join(10)
     client.close()
     assert result.exit_code == 0
+
+
+def test_a_snapshot_is_what_bootstrap_reads(app: Flask, tmp_path: Path) -> None:
+    """`snapshot` prints or writes every flag, for the client's own context or for a user."""
+    printed = json.loads(run(app, "snapshot").stdout)
+    assert printed["flags"]["on"] == {"value": False, "reason": "default"}
+    path = tmp_path / "flags.json"
+    result = run(app, "snapshot", "-o", str(path), "--user", "ada", "--attr", "plan=pro")
+    assert (result.exit_code, result.stdout) == (0, "")
+    written = json.loads(path.read_text())["flags"]
+    assert (written["on"]["value"], written["plan"]["value"]) == (True, "pro")
+    shop = bare_app(SHIPSILENTLY_API_KEY="sk_test", SHIPSILENTLY_BOOTSTRAP=str(path))
+    ShipSilently(shop)
+
+
+def test_a_snapshot_without_an_answer_is_a_failure(
+    app: Flask, service: ScriptedService, tmp_path: Path
+) -> None:
+    """The reason is one line, and nothing is written."""
+    service.fail(503)
+    result = run(app, "snapshot", "-o", str(tmp_path / "flags.json"))
+    assert result.exit_code == 1
+    assert result.stderr == "Error: the service did not answer as it should: server\n"
+    assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -114,6 +115,32 @@ def watch(user: str | None, attributes: dict[str, Any], count: int | None, as_js
     from shipsilently_cli._watching import watch as follow
 
     follow(_client(), _context(user, attributes), click.echo, as_json=as_json, count=count)
+
+
+@commands.command("snapshot")
+@_user
+@_attributes
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write there, whole or not at all.",
+)
+def snapshot(user: str | None, attributes: dict[str, Any], output: Path | None) -> None:
+    """Print every flag's value as JSON, to ship with the app (SHIPSILENTLY_BOOTSTRAP).
+
+    They are those of the client's own background context, unless another is given. Without an
+    answer of the service nothing is written.
+    """
+    from shipsilently_cli._snapshot import NoAnswerError, take
+    from shipsilently_cli.snapshot import put
+
+    try:
+        taken = take(_client(), _context(user, attributes) or None)
+    except NoAnswerError as error:
+        raise click.ClickException(str(error)) from None
+    put(taken, output)
 
 
 def _client() -> ShipSilentlyClient:

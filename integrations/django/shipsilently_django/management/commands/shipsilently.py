@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from shipsilently_core import EvaluationResult, ShipSilentlyClient
 from shipsilently_core.signals import evaluation_failed
-from shipsilently_django.management import doctor, watch
+from shipsilently_django.management import doctor, snapshot, watch
 from shipsilently_django.setup import get_client
 from shipsilently_django.users import UnknownUserError, context_of_user, find_user
 
@@ -24,12 +24,13 @@ class Command(BaseCommand):
     help = "Show flags as the service evaluates them, for a user or for a context."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """``list``, ``evaluate``, ``watch`` and ``doctor``."""
+        """``list``, ``evaluate``, ``watch``, ``snapshot`` and ``doctor``."""
         subparsers = parser.add_subparsers(dest="verb", required=True)
         every = subparsers.add_parser("list", help="every flag of the environment")
         one = subparsers.add_parser("evaluate", help="one flag; fails where there is none")
         one.add_argument("key", help="the flag's key")
-        for each in (every, one, watch.add_parser(subparsers)):
+        followed = watch.add_parser(subparsers)
+        for each in (every, one, followed, snapshot.add_parser(subparsers)):
             each.add_argument("--user", help="the name that this user logs in with")
             each.add_argument(
                 "--context",
@@ -38,6 +39,7 @@ class Command(BaseCommand):
                 metavar="NAME=VALUE",
                 help="more attributes; a value is JSON, or else a string",
             )
+        for each in (every, one, followed):
             each.add_argument("--json", action="store_true", help="print JSON")
         doctor.add_parser(subparsers)
 
@@ -47,14 +49,20 @@ class Command(BaseCommand):
         Raises:
             CommandError: There is no such user or flag, or the service did not answer.
         """
-        as_json: bool = options["json"]
+        as_json: bool = options.get("json", False)
         if options["verb"] == "doctor":
             doctor.run(self, quick=options["quick"], as_json=as_json)
             return
         client = get_client()
         if client.evaluator.closed:
             raise CommandError("this site asks no service: see SHIPSILENTLY in its settings")
-        context = {**_context(options["user"]), **_attributes(options["context"])}
+        if options["verb"] == "snapshot":
+            given = options["user"] or options["context"]
+            # Otherwise the client's own, which stands for everybody.
+            whose = _whole_context(options) if given else None
+            snapshot.run(self, client, whose, output=options["output"])
+            return
+        context = _whole_context(options)
         if options["verb"] == "watch":
             watch.run(self, client, context, as_json=as_json, count=options["count"])
             return
@@ -100,6 +108,10 @@ def _ask(
     if key is None:
         return client.evaluate_all(context).values()
     return [client.evaluate_detail(key, context)]
+
+
+def _whole_context(options: dict[str, Any]) -> dict[str, Any]:
+    return {**_context(options["user"]), **_attributes(options["context"])}
 
 
 def _context(name: str | None) -> dict[str, Any]:
