@@ -13,11 +13,13 @@ import msgspec
 from rich.console import Console
 
 from .outcome import Figure, Outcome, Settings
+from .page import update_page
 from .registry import MEASUREMENTS, Measurement
 from .results import read_results, show, write_results
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results.md"
+PAGE = HERE.parent.parent / "docs" / "performance.md"
 
 
 def main() -> int:
@@ -55,7 +57,9 @@ def main() -> int:
     if (whole or arguments.write) and not arguments.quick:
         known = {} if whole else read_results(RESULTS)
         write_results(RESULTS, known | outcomes)
-        console.print(f"written: {RESULTS.relative_to(HERE.parent.parent)}")
+        update_page(PAGE, known | outcomes)
+        for path in (RESULTS, PAGE):
+            console.print(f"written: {path.relative_to(HERE.parent.parent)}")
     return int(failed)
 
 

@@ -30,7 +30,7 @@ class Settings(Struct, frozen=True):
     @classmethod
     def of(cls, *, quick: bool, own: bool) -> Settings:
         """The settings of a short or a whole run."""
-        return cls(True, own, 3, 0.002) if quick else cls(own=own)
+        return cls(True, own, 2, 0.001) if quick else cls(own=own)
 
 
 class Figure(Struct, frozen=True):

@@ -47,6 +47,7 @@ def over(
     statement: str,
     names: Mapping[str, Any],
     after: Callable[[], object] = lambda: None,
+    most: int = 1_000,
     clock: Callable[[], float] = time.thread_time,
 ) -> Work:
     """A statement that is run once for each `held` of its own, made outside of the figures.
@@ -56,6 +57,7 @@ def over(
         statement: Uses it as `held`.
         names: What else it uses.
         after: Cleans up after each turn, outside of the figures.
+        most: So many are alive at once, more than a server has.
         clock: Tells the seconds.
     """
     source = f"def run(helds, clock, {', '.join(names)}):\n    began = clock()\n"
@@ -65,10 +67,10 @@ def over(
     run, values = made["run"], tuple(names.values())
 
     def work(count: int) -> float:
-        helds = [make() for _ in range(count)]
+        helds = [make() for _ in range(min(count, most))]
         took = float(run(helds, clock, *values))
         after()
-        return took
+        return took * count / len(helds)
 
     return work
 
