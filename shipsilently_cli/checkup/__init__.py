@@ -7,7 +7,7 @@ doctor``; it needs neither click nor rich. The modules, in the order to read the
 - `subject`: what is examined
 - `run`: the checks in their order: `examine`
 - `settings`, `network`, `service`, `streaming`, `events`: from here to the service
-- `checklist`, `sources`: the production checklist
+- `checklist`, `keeping`, `sources`: the production checklist
 - `report`: findings as lines and as JSON
 """
 

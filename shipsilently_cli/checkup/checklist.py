@@ -14,6 +14,7 @@ from blinker import NamedSignal
 from shipsilently_core import Config, ShipSilentlyClient, signals
 from shipsilently_core._process import living
 
+from . import keeping
 from .findings import Finding, ok, skipped, warning
 from .sources import Read, reads_in
 from .subject import Subject
@@ -38,6 +39,7 @@ def check(subject: Subject, flags: frozenset[str] | None) -> Iterator[Finding]:
     yield from _defaults(subject, config, flags)
     yield _streaming(config)
     yield _events(subject, config)
+    yield from keeping.check(config)
     yield from _hooks(subject, config)
     yield _clients(subject)
     yield _fork(subject, config)

@@ -9,18 +9,30 @@ from shipsilently_core._events import variation_key
 from shipsilently_core.client import ShipSilentlyClient
 from shipsilently_core.values import Failure, Status
 
-__all__ = ["CALL_FAILURES", "AnyClient", "attribute", "status_of"]
+__all__ = ["CALL_FAILURES", "AnyClient", "aged", "attribute", "status_of"]
 
 AnyClient = ShipSilentlyClient | Callable[[], ShipSilentlyClient]
 """A client, or a function that gives the present one, such as Django's ``get_client``."""
 
-#: How a call can fail; the others are about one flag.
-CALL_FAILURES = [
-    failure for failure in Failure if failure not in (Failure.NOT_FOUND, Failure.TYPE_MISMATCH)
-]
+_NO_CALLS = (Failure.NOT_FOUND, Failure.TYPE_MISMATCH, Failure.STORE)
+#: How a call can fail; the others are about one flag, or about the store.
+CALL_FAILURES = [failure for failure in Failure if failure not in _NO_CALLS]
 
 #: Characters.
 _LONGEST = 200
+
+#: Units of time and their seconds.
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
+
+
+def aged(source: str, age: float | None) -> str:
+    """Where a value comes from, for people, and how old it is where it stands in."""
+    if age is None:
+        return source
+    for unit, seconds in _UNITS:
+        if age >= 2 * seconds:
+            return f"{source}, {age // seconds:.0f} {unit} old"
+    return f"{source}, {age:.0f} s old"
 
 
 def attribute(value: Any) -> bool | int | float | str:

@@ -22,6 +22,8 @@ class Serving(StrEnum):
 
     #: Values of the service, current or last known good.
     VALUES = "values"
+    #: Nothing is known but what was shipped with the app (``bootstrap=``).
+    BOOTSTRAP = "bootstrap"
     #: No request has read a flag in this process yet.
     NOTHING_YET = "nothing_yet"
     #: Defaults only: nothing is known, and asking has failed or is not possible.
@@ -40,7 +42,8 @@ def health(client: ShipSilentlyClient, *, unavailable: int = UNAVAILABLE) -> tup
     if status.contexts:
         serving = Serving.VALUES
     elif status.attempts or client.evaluator.closed:
-        serving = Serving.DEFAULTS
+        shipped = client.config.bootstrap is not None
+        serving = Serving.BOOTSTRAP if shipped else Serving.DEFAULTS
     else:
         serving = Serving.NOTHING_YET
     body = {"serving": serving, **msgspec.to_builtins(status, str_keys=True)}

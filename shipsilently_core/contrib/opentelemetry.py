@@ -118,6 +118,21 @@ def observe(client: AnyClient, *, meter_provider: MeterProvider | None = None) -
         description="Time since the last evaluation that succeeded",
     )
     meter.create_observable_gauge(
+        "shipsilently.store.up",
+        callback(
+            lambda now: (
+                []
+                if now.store is None
+                else [
+                    Observation(
+                        int(now.store.error is None), {"shipsilently.store.kind": now.store.kind}
+                    )
+                ]
+            )
+        ),
+        description="1 while the store of last known good values works",
+    )
+    meter.create_observable_gauge(
         "shipsilently.events.buffered",
         callback(lambda now: [Observation(now.buffered_events)]),
         unit="{event}",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from shipsilently_core.values import ConnectionState
+from shipsilently_core.values import ConnectionState, StoreStatus
 
 from ._shared import CALL_FAILURES, AnyClient, status_of
 
@@ -75,4 +75,22 @@ class ClientCollector(Collector):
                 yield GaugeMetricFamily(f"{prefix}_{name}", help_text, value)
         yield CounterMetricFamily(
             f"{prefix}_events_dropped", "Analytics events that were lost", status.dropped_events
+        )
+        if status.store is not None:
+            yield from self._of_store(status.store)
+
+    def _of_store(self, store: StoreStatus) -> Iterator[Metric]:
+        prefix = f"{self._prefix}_store"
+        works = GaugeMetricFamily(f"{prefix}_up", "1 while the store works", labels=["kind"])
+        works.add_metric([store.kind], store.error is None)
+        yield works
+        if store.saved is not None:
+            yield GaugeMetricFamily(
+                f"{prefix}_saved_timestamp_seconds", "When something was last saved", store.saved
+            )
+        yield GaugeMetricFamily(
+            f"{prefix}_cool_down_seconds", "Time until the store is tried again", store.cool_down
+        )
+        yield GaugeMetricFamily(
+            f"{prefix}_contexts", "Contexts of earlier processes not needed yet", store.contexts
         )

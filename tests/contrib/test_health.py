@@ -9,6 +9,7 @@ import pytest
 
 from shipsilently_core import ConnectionState, ShipSilentlyClient
 from shipsilently_core.contrib.health import health
+from shipsilently_core.stores import MemoryStore
 from tests.core.running import running
 from tests.core.support import setup
 
@@ -69,6 +70,32 @@ def test_a_closed_client_that_knows_nothing_is_unhealthy() -> None:
     made = setup()
     made.client.close()
     assert look(made.client)[:2] == (503, "defaults")
+
+
+def test_what_was_shipped_with_the_app_is_healthy() -> None:
+    """It is served as was meant, in an outage and where no service is asked at all."""
+    made = setup(bootstrap={"a": {"value": 1}})
+    made.service.fail(503)
+    assert look(made.client)[:2] == (200, "nothing_yet")
+    made.client.flags(U1).get("a", 0)
+    assert look(made.client)[:2] == (200, "bootstrap")
+    made.client.close()
+    assert look(made.client)[:2] == (200, "bootstrap")
+
+
+def test_the_store_is_told() -> None:
+    """Its kind and how it does; what an earlier process knew counts as values."""
+    store = MemoryStore()
+    with running({"a": 1}, store=store) as run:
+        run.client.flags(U1).get("a", 0)
+    made = setup(store=store)
+    made.service.fail(503)
+    assert look(made.client)[2]["store"]["loaded"] is False
+    assert made.client.flags(U1).get("a", 0) == 1
+    status, serving, told = look(made.client)
+    assert (status, serving) == (200, "values")
+    assert told["store"]["kind"] == "MemoryStore"
+    assert (told["store"]["loaded"], told["store"]["error"]) == (True, None)
 
 
 def test_the_body_is_the_status() -> None:

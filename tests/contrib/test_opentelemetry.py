@@ -16,6 +16,7 @@ from opentelemetry.trace import Tracer
 
 from shipsilently_core import EvaluationResult, Failure, Reason
 from shipsilently_core.contrib import opentelemetry
+from shipsilently_core.stores import MemoryStore
 from tests.core.support import setup
 
 Listen = Callable[[Callable[..., Any]], None]
@@ -189,4 +190,15 @@ def test_metrics_follow_the_client() -> None:
     assert after["shipsilently.client.age"] == {"": 7}
     assert after["shipsilently.events.buffered"] == {"": 2}
     assert after["shipsilently.events.dropped"] == {"": 1}
+    assert "shipsilently.store.up" not in after
+    provider.shutdown()
+
+
+def test_the_store_is_a_metric_where_there_is_one() -> None:
+    """1 while it works, with its kind."""
+    made = setup(store=MemoryStore())
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    opentelemetry.observe(made.client, meter_provider=provider)
+    assert collected(reader)["shipsilently.store.up"] == {"MemoryStore": 1}
     provider.shutdown()

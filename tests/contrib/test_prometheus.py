@@ -6,9 +6,19 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from shipsilently_core import ShipSilentlyClient
 from shipsilently_core.contrib.prometheus import ClientCollector
+from shipsilently_core.stores import MemoryStore
+from tests.core.running import eventually, running
 from tests.core.support import setup
 
 U1 = {"userId": "ada@example.org"}
+
+
+class FullStore(MemoryStore):
+    """A store without room."""
+
+    def load(self, name: str) -> bytes | None:
+        """Nothing."""
+        raise OSError(28, "No space left on device")
 
 
 def scraped(registry: CollectorRegistry) -> dict[str, str]:
@@ -61,3 +71,29 @@ def test_registering_does_not_look_at_the_client() -> None:
     assert asked == []
     assert scraped(registry)["flags_attempts_total"] == "0.0"
     assert asked == ["now"]
+
+
+def test_a_scrape_shows_the_store_where_there_is_one() -> None:
+    """Whether it works, when something was saved, and when it is tried again."""
+    registry = CollectorRegistry()
+    registry.register(ClientCollector(setup().client))
+    assert not [name for name in scraped(registry) if "store" in name]
+
+    with running({"a": 1}, store=MemoryStore()) as run:
+        registry = CollectorRegistry()
+        registry.register(ClientCollector(run.client))
+        saved = "shipsilently_store_saved_timestamp_seconds"
+        eventually(lambda: saved in scraped(registry))
+        found = scraped(registry)
+        assert found['shipsilently_store_up{kind="MemoryStore"}'] == "1.0"
+        assert found[saved] == "1.8e+09"
+        assert found["shipsilently_store_cool_down_seconds"] == "0.0"
+        assert found["shipsilently_store_contexts"] == "0.0"
+
+    made = setup(store=FullStore())
+    made.client.flags(U1).get("a", 0)
+    registry = CollectorRegistry()
+    registry.register(ClientCollector(made.client))
+    found = scraped(registry)
+    assert found['shipsilently_store_up{kind="FullStore"}'] == "0.0"
+    assert float(found["shipsilently_store_cool_down_seconds"]) > 0

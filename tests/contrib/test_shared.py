@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from shipsilently_core.contrib._shared import attribute, status_of
+from shipsilently_core.contrib._shared import CALL_FAILURES, aged, attribute, status_of
+from shipsilently_core.values import Failure
 from tests.core.support import setup
 
 LIBRARIES = ("opentelemetry", "prometheus_client", "sentry_sdk", "structlog")
@@ -33,6 +34,33 @@ def test_a_value_is_shown_as_tools_take_it(value: Any, shown: Any) -> None:
     """Short, and never an object."""
     assert attribute(value) == shown
     assert type(attribute(value)) is type(shown)
+
+
+@pytest.mark.parametrize(
+    ("age", "shown"),
+    [
+        (None, "cache"),
+        (0.4, "cache, 0 s old"),
+        (119, "cache, 119 s old"),
+        (120, "cache, 2 min old"),
+        (7199, "cache, 119 min old"),
+        (7200, "cache, 2 h old"),
+        (172_799, "cache, 47 h old"),
+        (9e6, "cache, 104 d old"),
+    ],
+)
+def test_an_age_is_shown_in_its_unit(age: float | None, shown: str) -> None:
+    """Nothing is said of the age of a current value."""
+    assert aged("cache", age) == shown
+
+
+def test_a_failing_store_is_no_failed_call() -> None:
+    """Nor are a flag that does not exist and one of another type."""
+    assert set(Failure) - set(CALL_FAILURES) == {
+        Failure.NOT_FOUND,
+        Failure.TYPE_MISMATCH,
+        Failure.STORE,
+    }
 
 
 def test_the_present_client_is_asked_for_each_time() -> None:

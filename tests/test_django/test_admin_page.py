@@ -1,6 +1,7 @@
 """The page for staff."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from pytest_django import Settings
 from shipsilently_django import get_client
 from shipsilently_django.admin_page import flags_page
 
+from shipsilently_core.stores import FileStore
 from shipsilently_core.testing import ScriptedService
+from tests.core.running import running
+from tests.core.support import setup
 
 from .site import Browser, Urls
 
@@ -44,6 +48,25 @@ def test_staff_see_the_flags(browser: Browser, service: ScriptedService, staff: 
     assert "1 call made" in browser.text("/flags/")
     get_client().evaluate("x", {"userId": "9"}, False)
     assert "the last failure was <strong>server</strong> (503)" in browser.text("/flags/")
+
+
+def test_the_store_and_the_age_of_values_are_shown(
+    settings: Settings, browser: Browser, staff: User, tmp_path: Path
+) -> None:
+    """A page of a process that has only what an earlier one left, and what was shipped."""
+    context = {"userId": "1"}
+    store = FileStore(tmp_path / "flags.snapshot")
+    with running({"x": True}, store=store) as run:
+        run.client.flags(context).get("x")
+    made = setup(store=store, bootstrap={"shipped": {"value": 1}})
+    made.service.fail(503)
+    made.clock.advance(180)
+    settings.SHIPSILENTLY = {"CLIENT": made.client}
+    browser.login(staff)
+    page = browser.text("/flags/")
+    assert "<td></td><td>cache, 3 min old</td>" in page
+    assert "<td></td><td>bootstrap</td>" in page
+    assert 'kept in a FileStore, which <span id="store">works</span>' in page
 
 
 def test_another_user_can_be_chosen(browser: Browser, staff: User, bob: User) -> None:

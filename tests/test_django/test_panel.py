@@ -13,11 +13,11 @@ from django.template import RequestContext, Template
 from django.test import AsyncRequestFactory, RequestFactory
 from django.urls import path
 from pytest_django import Settings
-from shipsilently_django import FlagsMiddleware, FlagsRequest
+from shipsilently_django import FlagsMiddleware, FlagsRequest, get_client
 from shipsilently_django.panel import FlagsPanel
 from shipsilently_django.recording import RecordedFlags, record, recorded
 
-from shipsilently_core.testing import ScriptedService
+from shipsilently_core.testing import ManualClock, ScriptedService
 
 from .site import Browser, Urls
 
@@ -58,6 +58,19 @@ def test_a_panel_shows_what_was_read() -> None:
     assert stats["attempts"] == 1
     assert panel.nav_subtitle == "2 flags read"
     assert "&quot;&lt;b&gt;&quot;" in panel.content
+
+
+def test_a_value_that_stands_in_is_shown_with_its_age(
+    service: ScriptedService, clock: ManualClock
+) -> None:
+    """In an outage a flag is last known good, and so old."""
+    get_client().evaluate_all({})
+    service.fail(503)
+    clock.advance(180)
+    panel = panel_for(FlagsMiddleware(view))
+    request = RequestFactory().get("/")
+    panel.generate_stats(request, panel.process_request(request))
+    assert {flag["source"] for flag in panel.get_stats()["flags"]} == {"cache, 3 min old"}
 
 
 @pytest.fixture

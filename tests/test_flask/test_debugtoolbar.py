@@ -11,7 +11,7 @@ from shipsilently_flask import debugtoolbar, flags, override_flags, signals
 
 from shipsilently_core.testing import ScriptedService
 
-from .apps import in_thread, make_app
+from .apps import client_of, in_thread, make_app
 
 PANEL = "shipsilently_flask.debugtoolbar.FlagsDebugPanel"
 
@@ -64,6 +64,24 @@ def test_the_panel_marks_what_the_request_has_read(app: Flask) -> None:
         ["", "other", "<code>1</code>", "default", "", "server"],
     ]
     assert "ada" in text
+
+
+def test_a_value_that_stands_in_is_shown_with_its_age(service: ScriptedService) -> None:
+    """In an outage a flag is last known good, or what was shipped with the app."""
+    client = client_of(service, bootstrap={"shipped": {"value": 1}})
+    app = make_app(client=client)
+    app.config.update(DEBUG_TB_ENABLED=True, DEBUG_TB_PANELS=[PANEL])
+    DebugToolbarExtension(app)
+    app.add_url_rule("/read/<keys>", "read", read)
+    client.evaluate_all({"userId": "ada"})
+    service.fail(503)
+    client._clock.advance(180)  # type: ignore[attr-defined]  # it is the test's own
+    _, rows, _ = shown(app, "/read/on,shipped", User="ada")
+    assert [row[1::4] for row in rows[:2]] == [
+        ["on", "cache, 3 min old"],
+        ["shipped", "bootstrap"],
+    ]
+    signals.flag_evaluated.disconnect(debugtoolbar._remember)
 
 
 def test_a_flag_that_does_not_exist_is_shown_as_served(app: Flask) -> None:

@@ -17,6 +17,7 @@ from django.template.response import TemplateResponse
 from django.views.decorators.http import require_safe
 
 from shipsilently_core import Context
+from shipsilently_core.contrib._shared import aged
 
 from .setup import get_client
 from .users import UnknownUserError, context_of_user, find_user
@@ -51,7 +52,11 @@ def _page(request: HttpRequest) -> HttpResponse:
         "service": client.config.api_url,
         "attributes": sorted(json.loads(context.body)),
         "flags": [
-            (result, json.dumps(result.value, ensure_ascii=False, indent=1))
+            (
+                result,
+                json.dumps(result.value, ensure_ascii=False, indent=1),
+                aged(result.source, result.age),
+            )
             for _, result in results
         ],
     }

@@ -12,6 +12,8 @@ from debug_toolbar.panels import Panel
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from shipsilently_core.contrib._shared import aged
+
 from .recording import record, recorded
 from .setup import get_client
 
@@ -49,7 +51,7 @@ class FlagsPanel(Panel):  # type: ignore[misc]  # of no known type
                         "value": json.dumps(result.value, ensure_ascii=False),
                         "reason": str(result.reason),
                         "rule": result.rule_id or "",
-                        "source": str(result.source),
+                        "source": aged(result.source, result.age),
                         "reads": reads,
                         "milliseconds": round(seconds * 1000, 3),
                     }

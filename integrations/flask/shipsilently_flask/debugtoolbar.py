@@ -15,6 +15,7 @@ from flask_debugtoolbar.panels import DebugPanel
 from jinja2 import Environment
 
 from shipsilently_core import EvaluationResult
+from shipsilently_core.contrib._shared import aged
 
 from .current import kept_flags
 from .people import own_request
@@ -41,7 +42,7 @@ _CONTENT = Environment(autoescape=True).from_string("""\
       <td><code>{{ json(flag.value) }}</code></td>
       <td>{{ flag.reason }}</td>
       <td>{{ flag.rule_id or "" }}</td>
-      <td>{{ flag.source }}</td>
+      <td>{{ aged(flag.source, flag.age) }}</td>
     </tr>
   {% endfor %}
   </tbody>
@@ -114,5 +115,9 @@ class FlagsDebugPanel(DebugPanel):
     def content(self) -> str:
         """The table."""
         return _CONTENT.render(
-            results=self._results, read=self._read, context=self._context, json=json.dumps
+            results=self._results,
+            read=self._read,
+            context=self._context,
+            json=json.dumps,
+            aged=aged,
         )

@@ -15,7 +15,7 @@ from django.urls import get_resolver
 
 from shipsilently_cli.checkup import Finding, Level, Subject, examine, print_report
 from shipsilently_cli.checkup.findings import failure, ok, warning
-from shipsilently_django.checks import check_middleware, check_templates
+from shipsilently_django.checks import check_middleware, check_store, check_templates
 from shipsilently_django.options import read_options
 from shipsilently_django.setup import get_setup
 
@@ -113,7 +113,7 @@ def _sources() -> Iterator[Path]:
 
 
 def _framework() -> Iterable[Finding]:
-    messages = [*check_middleware(), *check_templates()]
+    messages = [*check_middleware(), *check_templates(), *check_store()]
     for message in messages:
         make = failure if message.level >= ERROR else warning
         yield make("django", message.msg.rstrip("."), f"{message.hint} ({message.id})")
