@@ -399,8 +399,7 @@ class Evaluator:
             What to wait for, and for how many seconds at most, before going on.
         """
         keeper, context = self.keeper, attempt.call.context
-        if keeper is None:
-            return
+        assert keeper is not None
         yield from keeper.loading()
         entry, kept = self._entry(context.body), None
         consultation = self.consultation(context)
@@ -475,8 +474,8 @@ class Evaluator:
 
     def release(self, context: Context) -> None:
         """Other processes are not to wait any longer for what this one was to ask for."""
-        if self.keeper is not None:
-            self.keeper.release(context.body)
+        assert self.keeper is not None
+        self.keeper.release(context.body)
 
     def kept(self) -> Latch[bool] | None:
         """What is left to do for a store after an attempt; to be waited for by who made it."""

@@ -393,10 +393,11 @@ class Keeper:
             data = self._seal.close(self._seal.fingerprint, saved)
             if len(data) <= self._most_bytes:
                 return data
-            count = (len(saved.contexts) - 1) // 2
             if len(saved.contexts) == 1:
-                self._failed("save to", "the baseline alone is larger than allowed")
+                self._failed("save to", "even one context is larger than allowed")
                 return None
+            # The baseline is not among those that are counted.
+            count = (len(saved.contexts) - (saved.baseline in saved.contexts)) // 2
             saved = self._collected(count)
         return None
 
@@ -413,7 +414,7 @@ class Keeper:
             name = self._seal.name_of(context)
             collected.add(name, wall - self._cache.age(entry), entry.snapshot)
         if self._recalled is not None:
-            collected.add_others(self._recalled, count)
+            collected.add_others(self._recalled, count + (known is not None))
         return collected.saved()
 
     # The store's own thread.

@@ -153,7 +153,7 @@ class Collection:
     Args:
         saved: Unix time in seconds.
         baseline: The name of the client's own context.
-        room: Bytes that the flags may take in all.
+        room: Bytes that the flags may take in all; the first are taken in any case.
     """
 
     def __init__(self, saved: float, baseline: str, room: int) -> None:
@@ -172,7 +172,7 @@ class Collection:
     def add_others(self, others: Recalled, most: int) -> None:
         """The contexts of other processes that this one does not know, up to so many in all."""
         for name, (current, place) in list(others.contexts.items()):
-            if len(self._contexts) > most:
+            if len(self._contexts) >= most:
                 return
             if name not in self._contexts:
                 self._add(name, current, (others, place), functools.partial(others.body, place))
@@ -181,7 +181,7 @@ class Collection:
         place = self._places.get(which)
         if place is None:
             raw = body()
-            if len(raw) > self._room:
+            if len(raw) > self._room and self._bodies:
                 return
             self._room -= len(raw)
             place = self._places[which] = len(self._bodies)

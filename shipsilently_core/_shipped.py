@@ -65,8 +65,9 @@ def shipped(given: Any) -> Snapshot | None:
     rows = given
     if "flags" in given and isinstance(given["flags"], Mapping) and "value" not in given["flags"]:
         rows = given["flags"]
+    checked = {key: _row(key, item) for key, item in rows.items()}
     try:
-        document = _encode({"flags": {key: _row(key, item) for key, item in rows.items()}})
+        document = _encode({"flags": checked})
     except (TypeError, ValueError, OverflowError, RecursionError):
         # UnicodeEncodeError is a ValueError.
         raise ConfigurationError("bootstrap", "holds something that JSON has no form for") from None

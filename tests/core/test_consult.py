@@ -120,7 +120,7 @@ def test_in_an_outage_each_process_has_what_any_process_knew() -> None:
 
 
 def test_in_an_outage_a_process_that_is_cut_off_follows_the_others() -> None:
-    """Newer values of those who can still reach the service replace older ones, never the reverse."""
+    """Newer values of those who reach the service replace older ones, never the reverse."""
     fleet = Fleet()
     cut_off, connected = fleet.client(), fleet.client()
     cut_off.flags(ADA).get("a")
@@ -281,11 +281,12 @@ def test_an_interrupted_request_lets_others_ask() -> None:
 
 def test_two_requests_of_one_process_look_once() -> None:
     """Requests for one context in one process share the look into the store as well."""
-    fleet = Fleet(SlowLook(), timeout=20.0)
+    store = SlowLook()
+    fleet = Fleet(store, timeout=20.0)
     client = fleet.client()
     results = together(4, lambda _: client.flags(ADA).get("a"))
     assert results == [1] * 4
-    assert fleet.store.looks == 1
+    assert store.looks == 1
 
 
 class SlowLook(MemoryStore):
@@ -320,11 +321,9 @@ class Workers:
             client.start()
         for client in self.clients:
             assert client.wait_ready(10)
-            eventually(lambda client=client: client.connection_state == "streaming")
-            eventually(lambda client=client: not client._baseline.stale)
-            keeper = client.evaluator.keeper
-            assert keeper is not None
-            eventually(lambda keeper=keeper: keeper._mark[0] >= 1)
+        eventually(lambda: all(c.connection_state == "streaming" for c in self.clients))
+        eventually(lambda: not any(client._baseline.stale for client in self.clients))
+        eventually(lambda: self.heard(1))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -427,3 +426,30 @@ def test_an_answer_that_comes_late_does_not_replace_a_newer_one() -> None:
     fleet_store, fleet.store = fleet.store, Overtaken(fleet.clock.time)
     client = Overtaken.client = fleet.client()
     assert client.flags(ADA).get("a") == 2
+
+
+def test_a_background_whose_call_fails_lets_others_ask() -> None:
+    """The lease of a worker that could not refresh its baseline ends with its try."""
+    store = MemoryStore()
+    with running({"a": 1}, store=store) as run:
+        run.service.fail(503)
+        run.service.send_event()
+        eventually(lambda: run.client.status().failures)
+        eventually(lambda: not store._leases)
+
+
+def test_a_client_that_is_closed_does_not_wait_for_others() -> None:
+    """Another worker that is about to ask holds up the end of none."""
+    store = MemoryStore()
+    with running({"a": 1}, store=store, timeout=20.0) as run:
+        keeper = run.client.evaluator.keeper
+        assert keeper is not None
+        baseline = run.client.evaluator.baseline.body
+        name = keeper._seal.name_of(baseline)
+        store._leases[name] = float("inf")
+        store._contexts.clear()
+        run.service.send_event()
+        eventually(lambda: keeper._mark[0] == run.client.evaluator.cache.generation)
+        threading.Event().wait(0.05)
+        run.client.close()
+        assert run.client.status().failures == {}

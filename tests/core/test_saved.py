@@ -189,7 +189,7 @@ def test_nothing_unfolds_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         seal.open_snapshot(name, bomb)
 
 
-@pytest.mark.parametrize("body", [b"{}", b"[true]", b'[true,{"a":5}]', b'[1,{}]'])
+@pytest.mark.parametrize("body", [b"{}", b"[true]", b'[true,{"a":5}]', b"[1,{}]"])
 def test_a_body_that_holds_no_flags_is_refused(body: bytes) -> None:
     """What is no context's flags is not taken for one's."""
     with pytest.raises(Unreadable, match="not as expected"):
@@ -240,8 +240,9 @@ def test_a_context_is_collected_once() -> None:
 def test_there_is_only_so_much_room() -> None:
     """What does not fit is left out, and smaller flags after it are not."""
     small, large = flags(1), flags(100)
-    saved = collected(len(body_of(small)) + 10, a=large, b=small)
-    assert set(saved.contexts) == {"b"}
+    saved = collected(4 * len(body_of(small)), a=small, b=large, c=flags(1, own=1))
+    assert set(saved.contexts) == {"a", "c"}
+    assert set(collected(10, a=large, b=small).contexts) == {"a"}
 
 
 def test_contexts_of_other_processes_are_saved_again() -> None:
@@ -254,7 +255,7 @@ def test_contexts_of_other_processes_are_saved_again() -> None:
     others.contexts = {"a": (50.0, 0), "c": (50.0, 2), "d": others.contexts["d"]}
     collection = Collection(100.0, "system", 1_000_000)
     collection.add("a", 90.0, flags(7))
-    collection.add_others(others, most=1)
+    collection.add_others(others, most=2)
     saved = collection.saved()
     assert set(saved.contexts) == {"a", "c"}
     assert saved.contexts["a"][0] == 90.0

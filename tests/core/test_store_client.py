@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,11 @@ from shipsilently_core import (
     StoreStatus,
     signals,
 )
-from shipsilently_core._saved import Seal
+from shipsilently_core._cache import Cache
+from shipsilently_core._keeper import Look
+from shipsilently_core._process import Errand, Worker
+from shipsilently_core._saved import SavedSnapshot, Seal
+from shipsilently_core._wire import Snapshot
 from shipsilently_core.stores import FileStore, Found, MemoryStore
 from shipsilently_core.testing import ManualClock
 from tests.core.running import Running, eventually, running
@@ -238,17 +243,24 @@ def test_a_file_never_becomes_larger_than_allowed(tmp_path: Path) -> None:
     assert fleet.client().flags({"userId": "u39"}).get("whose") == "u39"
 
 
-def test_a_baseline_that_is_too_large_is_told_of(tmp_path: Path) -> None:
-    """Where not even the baseline fits, nothing is written and the status says so."""
+@pytest.mark.parametrize("everybody", [[SYSTEM], [ADA], [ADA, EVE], [SYSTEM, ADA]])
+def test_flags_that_are_too_large_are_told_of(
+    everybody: list[dict[str, str]], tmp_path: Path
+) -> None:
+    """Where not even one context fits, nothing is written and the status says so."""
     path = tmp_path / "flags"
-    fleet = Fleet(FileStore(path, max_bytes=300), flags={"blob": os.urandom(250).hex()})
+    fleet = Fleet(
+        FileStore(path, max_bytes=300),
+        flags=lambda context: {"blob": os.urandom(250).hex(), "whose": context["userId"]},
+    )
     client = fleet.client()
-    client.evaluate_all(SYSTEM)
+    for who in everybody:
+        client.evaluate_all(who)
     client.close()
     assert not path.exists()
     status = client.status().store
     assert status is not None
-    assert status.error == "the baseline alone is larger than allowed"
+    assert status.error == "even one context is larger than allowed"
 
 
 # Freshness, ages, and what is too old.
@@ -385,6 +397,42 @@ def test_a_client_that_did_nothing_touches_no_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_a_process_that_learnt_nothing_writes_nothing(tmp_path: Path) -> None:
+    """Where there is nothing to save, there is no file."""
+    fleet = Fleet(FileStore(tmp_path / "flags"))
+    fleet.service.fail(503)
+    client = fleet.client()
+    assert client.flags(ADA).get("a", 7) == 7
+    keeper = client.evaluator.keeper
+    assert keeper is not None
+    keeper._save()
+    assert os.listdir(tmp_path) == []
+
+
+def test_limits_that_concern_no_flag_change_nothing() -> None:
+    """A limit for a flag that is not there leaves the others as they are."""
+    fleet = Fleet(max_stale_per_flag={"gone": 1.0})
+    client = fleet.client()
+    client.flags(ADA).get("a")
+    fleet.clock.advance(HOUR)
+    assert client.get("a", 0, ADA) == 1
+
+
+def test_ages_of_long_ago_are_overrated_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After very many changes a value's age counts from its evaluation, which is older."""
+    monkeypatch.setattr("shipsilently_core._cache._GENERATIONS", 3)
+    clock = ManualClock()
+    cache = Cache(clock, max_contexts=10, max_age=None, fresh_for=30.0, pinned=b"")
+    cache.live(True)
+    entry = cache.store_batch(b"x", Snapshot({}, complete=True), [], cache.stamp())
+    clock.advance(10)
+    for changes, age in enumerate((0.0, 0.0, 0.0, 10.0)):
+        assert cache.generation == changes + 1
+        cache.invalidate()
+        assert cache.age(entry) == age
+    assert len(cache._ends) == 3
+
+
 # A store that fails.
 
 
@@ -446,19 +494,118 @@ def test_a_store_that_stays_broken_is_tried_ever_more_rarely() -> None:
 
 def test_answers_that_could_not_be_put_are_put_later() -> None:
     """A failure in the middle of several loses none of them."""
+
+    class Full(BrokenStore):
+        room = 2
+
+        def put(self, name: str, data: bytes | None, *, stamp: float) -> None:
+            if len(self._contexts) >= self.room:
+                raise OSError(28, "No space left")
+            super().put(name, data, stamp=stamp)
+
+    fleet = Fleet()
+    fleet.store = store = Full(fleet.clock.time)
+    client = fleet.client()
+    for number in range(5):
+        client.evaluate_all({"userId": f"u{number}"})
+    client.flags(ADA).get("a")
+    assert len(store._contexts) == 2
+    store.room = 100
+    fleet.clock.advance(60)
+    client.flags(EVE).get("a")
+    assert len(store._contexts) == 7
+
+
+def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    """Where a folder is missing its rights, the status tells of it until it works."""
+    (tmp_path / "folder").write_bytes(b"a file in its place")
+    fleet = Fleet(FileStore(tmp_path / "folder" / "flags"))
+    client = fleet.client()
+    client.evaluate_all(SYSTEM)
+    keeper = client.evaluator.keeper
+    assert keeper is not None
+    keeper.turn()
+    status = client.status().store
+    assert status is not None
+    assert (status.error, status.saved, status.cool_down) == (
+        "NotADirectoryError: Not a directory",
+        None,
+        0.5,
+    )
+    assert keeper.due_in() == 0.5
+    (tmp_path / "folder").unlink()
+    fleet.clock.advance(0.5)
+    assert keeper.due_in() == 0.0
+    keeper.turn()
+    assert (tmp_path / "folder" / "flags").exists()
+    assert keeper.due_in() == 300.0
+    fleet.clock.advance(1)
+    client.evaluate_all(ADA)
+    assert keeper.due_in() == 9.0
+
+
+def test_what_could_not_be_saved_is_saved_later() -> None:
+    """A saving that failed is tried again after its cool-down."""
     fleet = Fleet()
     fleet.store = store = BrokenStore(fleet.clock.time)
     client = fleet.client()
-    for number in range(5):
-        store.error = None
-        client.evaluate_all({"userId": f"u{number}"})
+    client.evaluate_all(SYSTEM)
+    keeper = client.evaluator.keeper
+    assert keeper is not None
     store.error = OSError()
-    client.flags(ADA).get("a")
-    assert len(store._contexts) == 0
+    keeper._save()
+    assert keeper.status().saved is None
     store.error = None
-    fleet.clock.advance(60)
-    client.close()
-    assert len(store._contexts) == 6
+    for _ in range(2):
+        # First it is seen that the store works again.
+        fleet.clock.advance(keeper.due_in() or 0.0)
+        keeper.turn()
+    assert keeper.status().saved == fleet.clock.time()
+
+
+def test_two_who_wait_for_a_hanging_store_count_as_one_failure() -> None:
+    """The cool-down grows with each try, not with each request that was waiting."""
+    fleet = Fleet()
+    fleet.store = store = SlowStore(fleet.clock.time)
+    keeper = fleet.client().evaluator.keeper
+    assert keeper is not None
+    keeper.start()
+    looks = [keeper.look(b"{}", leased=True) for _ in range(2)]
+    assert keeper.due_in() == 0.0
+    for errand in looks:
+        assert errand is not None
+        assert keeper.found(errand) is None or errand.done
+    assert [error.message for error in fleet.errors] == [
+        "the SlowStore could not be used (to look into it: no answer in time)"
+    ]
+    # One that the store's thread has in hand just now is no second failure either.
+    hanging: Errand[Look | None] = Errand(lambda: None, here=False)
+    assert keeper.found(hanging) is None
+    assert len(fleet.errors) == 1
+    assert keeper.look(b"{}", leased=True) is None
+    # The store's own thread tries it first when the time has come.
+    fleet.clock.advance(0.5)
+    assert keeper.look(b"{}", leased=True) is None
+    assert keeper.due_in() == 0.0
+    keeper.turn()
+    assert store.calls == ["clock"]
+    assert keeper.look(b"{}", leased=True) is not None
+
+
+def test_a_look_that_comes_before_the_store_s_clock_is_known_uses_nothing() -> None:
+    """Right after a change, what the store has may be older than that, and is not fresh."""
+    fleet = Fleet()
+    first, second = fleet.client(), fleet.client()
+    first.flags(ADA).get("a")
+    fleet.clock.advance(1)
+    second.evaluator.cache.invalidate()
+    fleet.service.set({"a": 2})
+    assert second.flags(ADA).get("a") == 2
+    # From then on it is known.
+    fleet.clock.advance(1)
+    third = fleet.client()
+    third.flags(EVE).get("a")
+    assert second.flags(EVE).detail("a", 0).source == Source.CACHE
 
 
 def test_only_so_many_answers_wait_for_a_broken_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -501,10 +648,6 @@ def test_contents_that_only_seem_right_are_ignored() -> None:
     client = fleet.client()
     client.evaluate_all(SYSTEM)
     client.close()
-    import msgspec
-
-    from shipsilently_core._saved import SavedSnapshot
-
     seal = Seal(KEY, "http://flags.invalid")
     ada = fleet.client().flags(ADA).context.body
     saved = SavedSnapshot(1.0, "x", {seal.name_of(ada): (1.0, 0)}, [msgspec.Raw(b'["?"]')])
@@ -596,6 +739,40 @@ def test_reading_from_memory_on_an_event_loop_does_not_wait_for_the_store(tmp_pa
 
     assert asyncio.run(read()) == "nothing"
     assert client.get("whose", "nothing", ADA) == "ada-4711"
+
+
+def test_verbs_in_a_task_wait_for_what_was_saved(tmp_path: Path) -> None:
+    """The first awaited call of a process reads the file, without stopping the loop."""
+    fleet = saved_by_one(tmp_path / "flags")
+    fleet.service.fail(503)
+    client = fleet.client()
+    assert asyncio.run(client.aevaluate("whose", ADA, "")) == "ada-4711"
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_forked_child_keeps_what_was_loaded(tmp_path: Path, loaded: bool) -> None:
+    """A child has locks and calls of its own; what the parent had read is not read again."""
+    fleet = saved_by_one(tmp_path / "flags")
+    fleet.service.fail(503)
+    client = fleet.client()
+    if loaded:
+        client.get("whose", "", EVE)
+        (tmp_path / "flags").unlink()
+    client.evaluator.renew()
+    assert client.get("whose", "", ADA) == "ada-4711"
+
+
+def test_without_threads_each_request_sees_to_the_store_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no thread can be started any more, at the end of the interpreter, nothing is lost."""
+    fleet = saved_by_one(tmp_path / "flags")
+    monkeypatch.setattr(Worker, "start", lambda self: False)
+    client = fleet.client()
+    client.start()
+    fleet.service.fail(503)
+    assert client.flags(ADA).get("whose") == "ada-4711"
+    client.close()
 
 
 def test_a_store_needs_the_cache() -> None:

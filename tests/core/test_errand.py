@@ -1,0 +1,48 @@
+"""Work that one does and others wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from shipsilently_core._process import Errand
+
+
+def test_whoever_waits_for_work_that_nobody_does_does_it() -> None:
+    """The work is done once, by the first who waits, in a thread or for a task."""
+    done: list[str] = []
+    errand = Errand(lambda: done.append(threading.current_thread().name), here=True)
+    assert not errand.done
+    assert errand.wait(0)
+    assert errand.wait(0)
+    assert asyncio.run(errand.await_(0))
+    assert done == [threading.current_thread().name]
+
+    later = Errand(lambda: done.append(threading.current_thread().name), here=True)
+    assert asyncio.run(later.await_(0))
+    assert done[1] != done[0]
+
+
+def test_work_of_another_thread_is_only_waited_for() -> None:
+    """Where somebody else does the work, waiting ends with the time that is given."""
+    errand = Errand(lambda: 5, here=False)
+    assert not errand.wait(0)
+    assert not asyncio.run(errand.await_(0))
+    errand.run()
+    assert errand.wait(0)
+    assert errand.result == 5
+
+
+def test_work_that_raises_leaves_nobody_waiting() -> None:
+    """The error goes to who did the work; the others see that there is no result."""
+
+    def fail() -> int:
+        raise ValueError("broken")
+
+    errand = Errand(fail, here=False)
+    with pytest.raises(ValueError, match="broken"):
+        errand.run()
+    assert errand.done
+    assert errand.result is None
