@@ -53,8 +53,6 @@ class Analytics:
         self._rng = rng
         #: Whether every check is counted, which needs no further question.
         self._counts_all = config.enabled and config.sampling_rate >= 1.0
-        #: So many in the buffer ask for attention, be it a delivery or a loss.
-        self._full = min(config.max_batch_size, config.max_buffer_size + 1)
         self._base_delay = base_delay
         self._notices = notices
         self._tell_dropped = dropped
@@ -67,7 +65,7 @@ class Analytics:
         self._buffer: deque[Check] = deque()
         self._lock = Lock()
         self._turn: _Delivery | None = None
-        self._woken = False
+        self._await_batch()
         self._crowded_out = 0
         self._crowded_out_told = 0
         self._refused = 0
@@ -114,7 +112,14 @@ class Analytics:
             self._let_oldest_go()
         if size >= self._config.max_batch_size and not self._woken:
             self._woken = True
+            # Until the batch has been taken, only a loss is worth another look.
+            self._full = self._config.max_buffer_size + 1
             self.wake()
+
+    def _await_batch(self) -> None:
+        self._woken = False
+        #: So many in the buffer ask for attention, be it a delivery or a loss.
+        self._full = min(self._config.max_batch_size, self._config.max_buffer_size + 1)
 
     def _let_oldest_go(self) -> None:
         while len(self._buffer) > self._config.max_buffer_size:
@@ -135,7 +140,7 @@ class Analytics:
 
     def take_all(self) -> list[Check]:
         """Empty the buffer, oldest first."""
-        self._woken = False
+        self._await_batch()
         buffer = self._buffer
         taken: list[Check] = []
         # A full buffer may let its oldest go meanwhile.
