@@ -82,7 +82,7 @@ def plain_dict(flags: dict[str, bool], url: str) -> Peer:
 
 def shipsilently(flags: dict[str, bool], url: str) -> Peer:
     """Ours, with a fresh evaluation in the cache."""
-    from shipsilently_core import AnalyticsConfig, ShipSilentlyClient
+    from shipsilently_core import AnalyticsConfig, Context, ShipSilentlyClient
     from shipsilently_core.testing import ScriptedService
 
     client = ShipSilentlyClient(
@@ -92,7 +92,8 @@ def shipsilently(flags: dict[str, bool], url: str) -> Peer:
         max_age=1e9,
         analytics=AnalyticsConfig(max_buffer_size=2_000_000, max_batch_size=2_000_000),
     )
-    who = {"userId": USER}
+    # Made once, as the others' are.
+    who = Context({"userId": USER})
     client.evaluate_all(who)
     client.flags(who).get("flag-0", False)
 
