@@ -117,9 +117,9 @@ class Analytics:
             self.wake()
 
     def _await_batch(self) -> None:
-        self._woken = False
+        self._woken: bool = False
         #: So many in the buffer ask for attention, be it a delivery or a loss.
-        self._full = min(self._config.max_batch_size, self._config.max_buffer_size + 1)
+        self._full: int = min(self._config.max_batch_size, self._config.max_buffer_size + 1)
 
     def _let_oldest_go(self) -> None:
         while len(self._buffer) > self._config.max_buffer_size:
