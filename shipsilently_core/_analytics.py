@@ -72,6 +72,11 @@ class Analytics:
         #: Called when a batch is full.
         self.wake: Callable[[], object] = lambda: None
 
+    def _await_batch(self) -> None:
+        self._woken = False
+        #: So many in the buffer ask for attention, be it a delivery or a loss.
+        self._full = min(self._config.max_batch_size, self._config.max_buffer_size + 1)
+
     def __len__(self) -> int:
         """How many events wait for delivery or are on their way."""
         turn = self._turn
@@ -115,11 +120,6 @@ class Analytics:
             # Until the batch has been taken, only a loss is worth another look.
             self._full = self._config.max_buffer_size + 1
             self.wake()
-
-    def _await_batch(self) -> None:
-        self._woken: bool = False
-        #: So many in the buffer ask for attention, be it a delivery or a loss.
-        self._full: int = min(self._config.max_batch_size, self._config.max_buffer_size + 1)
 
     def _let_oldest_go(self) -> None:
         while len(self._buffer) > self._config.max_buffer_size:
