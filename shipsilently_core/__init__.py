@@ -3,12 +3,14 @@
 The modules, in the order to read them: `values` (what is handed out), `config`
 (what can be set), `context` (whom for), `errors`, `signals`, `client` (the verbs),
 `flags` (one request's view), `flagset` (the same, typed), `handles` (what is to be closed
-again), `testing` (fakes), `pytest_plugin` (what tests can say).
+again), `stores`, `stores_redis` (what outlives a process), `testing` (fakes), `pytest_plugin`
+(what tests can say).
 
 Behind them: `_resolver` (a request's wait), `_evaluation` (the failure matrix),
 `_cache`, `_gate`, `_backoff`, `_notices` (what is known), `_view` (what a caller sees
-of it), `_analytics`, `_events`, `_tally` (what is counted), `_background`, `_stream`, `_sse`,
-`_refresh` (what happens between requests), `_transport`, `_wire`, `_http`, `_network`
+of it), `_keeper`, `_consult`, `_saved`, `_cachestore` (what other processes knew), `_shipped`
+(what came with the app), `_analytics`, `_events`, `_tally` (what is counted), `_background`,
+`_stream`, `_sse`, `_refresh` (what happens between requests), `_transport`, `_wire`, `_http`, `_network`
 (what is said, and how), `_kinds`, `_overrides`, `_clock`, `_process`.
 """
 

@@ -14,7 +14,10 @@ from shipsilently_core import Config, ShipSilentlyClient
 from shipsilently_core.stores import FileStore, Found, MemoryStore
 from shipsilently_core.testing import ScriptedService
 
-SETTINGS: dict[str, Any] = {"api_key": "sk_live_0123456789abcdef", "api_url": "http://flags.invalid"}
+SETTINGS: dict[str, Any] = {
+    "api_key": "sk_live_0123456789abcdef",
+    "api_url": "http://flags.invalid",
+}
 
 
 def checked(**settings: Any) -> list[Finding]:
