@@ -6,30 +6,23 @@ awaitable verbs. Nothing here does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
 
-from ._analytics import Analytics
-from ._cache import Cache, Entry, SharedBodies, Stamp
+from ._cache import SharedBodies, Stamp
 from ._clock import Clock
 from ._consult import Consultation
 from ._gate import Gate
-from ._keeper import Keeper, Wait
-from ._kinds import fits, unshared
-from ._notices import Notices
-from ._overrides import overrides
+from ._keeper import Wait
+from ._knowledge import Knowledge
 from ._process import Latch, Lock
-from ._saved import Seal
 from ._tally import Tally
 from ._view import (
     UNSET,
-    StandIn,
     View,
     default_result,
-    override_result,
-    unshared_result,
 )
 from ._wire import (
     Reply,
@@ -40,21 +33,19 @@ from ._wire import (
     failure_of,
     parse_batch,
     parse_row,
-    result_of,
     retry_after,
 )
 from .config import Config
 from .context import Context
 from .errors import EvaluationError
-from .signals import flag_evaluated
 from .values import EvaluationResult, Failure, FailureReport, Source
 
 __all__ = ["UNSET", "Attempt", "Call", "Evaluator", "View"]
 
 
-#: Shares of the timeout: for so long one process keeps the others from asking the service for
-#: the same context, and so long they wait for it, and for those who take over from it.
-_LEASE, _PATIENCE = 0.25, 0.5
+#: Shares of the timeout: so long a call may take at least, whatever was waited for before it, and
+#: so long other processes are waited for.
+_LEAST, _PATIENCE = 0.25, 0.5
 #: Seconds beyond its deadline after which an attempt is given up by those who wait for it.
 _GRACE = 0.25
 
@@ -105,38 +96,16 @@ class Attempt(Latch[View]):
         self.work: object = None
 
 
-class Ages:
-    """How old a value may be that is served as last known good.
-
-    Args:
-        most: Seconds; ``None`` for any age.
-        per_flag: The same for single flags, by key.
-    """
-
-    def __init__(self, most: float | None, per_flag: Mapping[str, float]) -> None:
-        self._most = float("inf") if most is None else most
-        self._per_flag = per_flag
-        self._least = min(self._most, *per_flag.values(), float("inf"))
-
-    def allow_all(self, age: float) -> bool:
-        """Whether any flag may be so old."""
-        return age <= self._least
-
-    def allow(self, key: str, age: float) -> bool:
-        """Whether this flag may be so old."""
-        return age <= self._per_flag.get(key, self._most)
-
-
-class Evaluator:
+class Evaluator(Knowledge):
     """Prepares calls, and draws the conclusions from how they ended.
 
     Args:
-        config: The client's settings.
-        clock: Time.
-        rng: Gives a number in ``[0, 1)``.
-        report: Called with each failure, outside every lock.
-        dropped: Called with how many analytics events were lost, and why.
-        evaluated: Called with what was served for a flag, where anybody listens to that.
+        config: As for `Knowledge`, like the rest.
+        clock: The same.
+        rng: The same.
+        report: The same.
+        dropped: The same.
+        evaluated: The same.
     """
 
     def __init__(
@@ -148,18 +117,7 @@ class Evaluator:
         dropped: Callable[[int, str], None] = lambda count, cause: None,
         evaluated: Callable[[EvaluationResult], None] = lambda result: None,
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._report = report
-        self._evaluated = evaluated
-        self.baseline = Context(config.baseline_context)
-        self.cache = Cache(
-            clock,
-            max_contexts=config.max_contexts,
-            max_age=config.max_age,
-            fresh_for=config.polling_interval,
-            pinned=self.baseline.body,
-        )
+        super().__init__(config, clock, rng, report, dropped, evaluated)
         self._bodies = SharedBodies()
         self.gate = Gate(
             clock,
@@ -169,33 +127,7 @@ class Evaluator:
             timeout=config.timeout,
             max_contexts=config.max_contexts,
         )
-        self.notices = Notices(clock)
-        self.analytics = Analytics(
-            config.analytics,
-            clock,
-            rng,
-            base_delay=config.retry.base_delay,
-            notices=self.notices,
-            dropped=dropped,
-        )
         self.tally = Tally(clock)
-        self.keeper: Keeper | None = None
-        if config.store is not None:
-            self.keeper = Keeper(
-                config.store,
-                Seal(config.api_key, config.api_url),
-                self.cache,
-                clock,
-                rng,
-                self.notices,
-                report,
-                baseline=self.baseline.body,
-                lease=config.timeout * _LEASE,
-            )
-        self._bootstrap: tuple[StandIn, ...] = ()
-        if config.bootstrap is not None:
-            self._bootstrap = (StandIn(config.bootstrap, Source.BOOTSTRAP),)
-        self._ages = Ages(config.max_stale, config.max_stale_per_flag)
         self._lock = Lock()
         self._in_flight: dict[bytes, Attempt] = {}
         #: Called when the gate closes, so that the background starts to probe.
@@ -205,30 +137,11 @@ class Evaluator:
 
     def renew(self) -> None:
         """In a forked child: new locks, no attempt in flight, and what is known kept."""
+        super().renew()
         self._lock = Lock()
         self._in_flight = {}
-        for part in (self.cache, self._bodies, self.gate, self.notices, self.analytics, self.tally):
+        for part in (self._bodies, self.gate, self.tally):
             part.renew()
-        if self.keeper is not None:
-            self.keeper.renew()
-
-    # What a caller gives.
-
-    def context(self, given: Context | Mapping[str, Any] | None) -> Context:
-        """A caller's context, telling once of each attribute that cannot be sent."""
-        context = Context.of(given)
-        for name in context.dropped:
-            self.notices.once(
-                f"context {name}",
-                "context attribute %r was left out: it must be a string, a finite number or a "
-                "boolean",
-                name,
-            )
-        return context
-
-    def default(self, key: str, given: Any, otherwise: Any = None) -> Any:
-        """The caller's default, else the declared one, else `otherwise`."""
-        return self._config.defaults.get(key, otherwise) if given is UNSET else given
 
     # One call.
 
@@ -274,6 +187,16 @@ class Evaluator:
             self.raise_if_strict(view, call.flag_key)
         return view
 
+    def concluded_detail(self, key: str, view: View, default: Any) -> EvaluationResult:
+        """The result of `conclude` for the one flag that was asked for, counted."""
+        if view.failure is Failure.NOT_FOUND:
+            # Definitive: what the cache may hold of it is not looked at.
+            result = default_result(key, default, Failure.NOT_FOUND)
+        else:
+            result = self.detail(view, key, default)
+        self.count(view, result)
+        return result
+
     def raise_if_strict(self, view: View, flag_key: str | None) -> None:
         """With the cache switched off, a failure is an exception."""
         if self._config.disable_cache and view.failure is not None:
@@ -290,13 +213,13 @@ class Evaluator:
                 self._worked(call)
                 view = View(stored, (), self._config.defaults, Source.SERVER)
                 if call.flag_key is not None:
-                    view.stand_ins = self._stand_ins()
+                    view.stand_ins = self.stand_ins()
                 view.counted = True
                 return view
             failure = Failure.PROTOCOL
         if call.flag_key is not None and reply.status == 404 and reply.failure is None:
             self._worked(call)
-            self._tell_missing(call.flag_key, reply.status)
+            self.tell_missing(call.flag_key, reply.status)
             failure = Failure.NOT_FOUND
         else:
             self._failed(call, reply, failure)
@@ -401,7 +324,7 @@ class Evaluator:
         keeper, context = self.keeper, attempt.call.context
         assert keeper is not None
         yield from keeper.loading()
-        entry, kept = self._entry(context.body), None
+        entry, kept = self.entry(context.body), None
         consultation = self.consultation(context)
         if consultation is not None:
             yield from consultation.steps()
@@ -409,7 +332,7 @@ class Evaluator:
             if consultation.entry is not None:
                 attempt.view = self.current(consultation.entry)
                 return
-            entry = self._entry(context.body)
+            entry = self.entry(context.body)
             if consultation.given_up and entry is not None:
                 # As for one who waits for an attempt of this process that does not end.
                 attempt.view = self.known(context, Failure.TIMEOUT)
@@ -419,7 +342,7 @@ class Evaluator:
             attempt.view = self.known(context, refused)
             return
         # What was waited for is taken from the deadline; asked for is what is true now.
-        left = max(attempt.deadline - self._clock.monotonic(), self._config.timeout * _LEASE)
+        left = max(attempt.deadline - self._clock.monotonic(), self._config.timeout * _LEAST)
         request = Request(attempt.request.path, attempt.request.body, left)
         attempt.request = request
         attempt.call = Call(context, self.cache.stamp(), None, request, kept=kept)
@@ -438,10 +361,6 @@ class Evaluator:
             patience=self._config.timeout * _PATIENCE,
             may_ask=self.gate.closed is None and not self.gate.held_for(),
         )
-
-    def current(self, entry: Entry) -> View:
-        """What a fresh entry lets a caller see."""
-        return View(entry.snapshot, (), self._config.defaults, Source.CACHE)
 
     def _worth_joining(self, attempt: Attempt, now: float) -> bool:
         # One that began before the latest change would bring what was true before it.
@@ -490,123 +409,6 @@ class Evaluator:
                 del self._in_flight[key]
                 self.gate.ended(key)
         attempt.set(view)
-
-    # What is known, without the network.
-
-    def _entry(self, key: bytes) -> Entry | None:
-        """What is known of a context, by this process or those before it."""
-        entry = self.cache.get(key)
-        if self.keeper is not None and (entry is None or not entry.snapshot.complete):
-            entry = self.keeper.recall(key) or entry
-        return entry
-
-    def known(
-        self, context: Context, failure: Failure | None = None, status: int | None = None
-    ) -> View:
-        """The context's last known good values, and what stands in for them."""
-        entry = self._entry(context.body)
-        own, age = None, None
-        if entry is not None:
-            own = entry.snapshot
-            if failure is not None or not self.cache.is_fresh(entry):
-                own, age = self._still_served(entry), self.cache.age(entry)
-        stand_ins: tuple[StandIn, ...] = ()
-        if own is None or not own.complete or failure is not None:
-            stand_ins = self._stand_ins()
-        return View(own, stand_ins, self._config.defaults, Source.CACHE, failure, status, age)
-
-    def _stand_ins(self) -> tuple[StandIn, ...]:
-        """What serves anybody of whom nothing is known: the baseline, then what was shipped."""
-        entry = self.cache.get(self.baseline.body)
-        if entry is None:
-            return self._bootstrap
-        snapshot, age = entry.snapshot, None
-        if not self.cache.is_fresh(entry):
-            snapshot, age = self._still_served(entry), self.cache.age(entry)
-        return (StandIn(snapshot, Source.BASELINE, age), *self._bootstrap)
-
-    def _still_served(self, entry: Entry) -> Snapshot:
-        """What of an entry is not older than it may be."""
-        if self._ages.allow_all(self.cache.age(entry)):
-            return entry.snapshot
-        rows, left_out = {}, 0
-        for key, row in entry.snapshot.rows.items():
-            single = entry.singles.get(key)
-            age = self.cache.age(entry) if single is None else self.cache.single_age(single)
-            if self._ages.allow(key, age):
-                rows[key] = row
-            else:
-                left_out += 1
-        if not left_out:
-            return entry.snapshot
-        self.notices.warn(
-            "max_stale",
-            "%d last known good values are older than max_stale allows and are not served",
-            left_out,
-        )
-        return Snapshot(rows, complete=False)
-
-    def detail(self, view: View, key: str, default: Any) -> EvaluationResult:
-        """One flag of a view, as a result; the default where nothing better fits."""
-        found = view.find(key)
-        if found is None:
-            if view.failure is not None:
-                return default_result(key, default, view.failure)
-            self._tell_missing(key, None, asked=view.own is not None and view.own.complete)
-            return default_result(key, default, Failure.NOT_FOUND)
-        row, source, age = found
-        if not fits(row.value, default):
-            return self._mismatch(key, row.value, default)
-        result = result_of(key, row, source, fallback=view.failure is not None, age=age)
-        return unshared_result(result) if type(row.value) in (dict, list) else result
-
-    def overridden(self, key: str, default: Any) -> EvaluationResult:
-        """What a test has set for this flag, held to the same types as any other value."""
-        value, on_read = overrides.values[key], overrides.on_read
-        if on_read is not None:
-            on_read(key)
-        if fits(value, default):
-            return override_result(key, value)
-        return self._mismatch(key, value, default)
-
-    def concluded_detail(self, key: str, view: View, default: Any) -> EvaluationResult:
-        """The result of `conclude` for the one flag that was asked for, counted."""
-        if view.failure is Failure.NOT_FOUND:
-            # Definitive: what the cache may hold of it is not looked at.
-            result = default_result(key, default, Failure.NOT_FOUND)
-        else:
-            result = self.detail(view, key, default)
-        self.count(view, result)
-        return result
-
-    def count(self, view: View, result: EvaluationResult) -> None:
-        """Tell of the check of a flag that is about to be served, and count it here unless the
-        service has.
-        """
-        if flag_evaluated.receivers:
-            self._evaluated(result)
-        if not view.is_counted(result.flag_key):
-            self.analytics.record(
-                result.flag_key, unshared(result.value), result.reason, view.latency_ms
-            )
-
-    def report_mismatch(self, key: str, value: object, why: str) -> None:
-        """Tell that a flag's value was not served, since its type is not the expected one."""
-        message = f"flag {key!r} holds a {type(value).__name__} {why}"
-        self.notices.warn(f"type {key} {why}", "%s; the default is served", message)
-        self._report(FailureReport(Failure.TYPE_MISMATCH, None, key, message))
-
-    def _mismatch(self, key: str, value: Any, default: Any) -> EvaluationResult:
-        expected = type(default).__name__
-        self.report_mismatch(key, value, f"but is read with a default of type {expected}")
-        return default_result(key, default, Failure.TYPE_MISMATCH)
-
-    def _tell_missing(self, key: str, status: int | None, *, asked: bool = True) -> None:
-        message = f"the service knows no flag {key!r}"
-        if not asked:
-            message = f"nothing is known of flag {key!r} yet"
-        self.notices.once(f"missing {asked} {key}", "%s; the default is served", message)
-        self._report(FailureReport(Failure.NOT_FOUND, status, key, message))
 
 
 def _describe(failure: Failure, reply: Reply) -> str:
