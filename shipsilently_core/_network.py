@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -10,12 +11,15 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import certifi
 import httpcore
-import httpx
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = [
     "Backend",
@@ -134,8 +138,8 @@ class Route:
 
     def _settings(self) -> dict[str, Any]:
         if self._ssl is None and self._parts.scheme == "https":
-            # Once, since it takes 20 ms; it reads SSL_CERT_FILE and SSL_CERT_DIR.
-            self._ssl = httpx.create_ssl_context()
+            # Once, since it takes 20 ms.
+            self._ssl = _trusting()
         return {
             "ssl_context": self._ssl,
             "max_connections": _CONNECTIONS,
@@ -149,6 +153,9 @@ class Route:
         url = proxies.get(self._parts.scheme) or proxies.get("all")
         if not url or proxy_bypass(self._parts.netloc):
             return None
+        # Here, since httpx brings its command line along, and that a library for terminals.
+        import httpx
+
         try:
             return httpx.Proxy(url if "://" in url else f"http://{url}")
         except (ValueError, httpx.InvalidURL):
@@ -158,6 +165,16 @@ class Route:
 
 class UnusableProxy(Exception):
     """The environment names a proxy whose address cannot be used."""
+
+
+def _trusting() -> ssl.SSLContext:
+    """A context that trusts whom httpx would; made here, since httpx takes long to import."""
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if file:
+        return ssl.create_default_context(cafile=file)
+    if folder:
+        return ssl.create_default_context(capath=folder)
+    return ssl.create_default_context(cafile=certifi.where())
 
 
 def _is_socks(proxy: httpx.Proxy) -> bool:
