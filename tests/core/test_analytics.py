@@ -308,6 +308,16 @@ def test_events_on_their_way_still_count_as_undelivered() -> None:
         (Reply(503, headers={"retry-after": "7"}), 7),
         (Reply(429), 1),
         (Reply(429, headers={"retry-after": "tomorrow"}), 1),
+        (Reply(429, headers={"retry-after": "1.5"}), 1.5),
+        (Reply(429, headers={"retry-after": "-5"}), 1),
+        (Reply(429, headers={"retry-after": "nan"}), 1),
+        (Reply(429, headers={"retry-after": "inf"}), 1),
+        (Reply(429, headers={"retry-after": "2, 5"}), 1),
+        (Reply(429, headers={"retry-after": ""}), 1),
+        (Reply(503, headers={"retry-after": "Fri, 15 Jan 2027 08:00:03 GMT"}), 3),
+        (Reply(503, headers={"retry-after": "Fri, 15 Jan 2027 08:00:03"}), 3),
+        (Reply(503, headers={"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}), 1),
+        (Reply(429, headers={"retry-after": "99999999"}), 3600),
     ],
 )
 def test_a_pause_that_the_service_asks_for_is_kept_by_every_flush(
