@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from shipsilently_core import Config
 from shipsilently_core._http import HttpTransport
+from shipsilently_core._snapshot import Row
 from shipsilently_core._stream import _ticket_of
-from shipsilently_core._wire import Reply, Row, parse_batch, parse_row
+from shipsilently_core._wire import Reply, parse_batch, parse_row
 from tests.properties.json_reader import Unsure, flat, is_text, levels, read_json
 from tests.properties.support import almost, corpus
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 )
 
 from shipsilently_core._cache import Cache, Stamp
-from shipsilently_core._wire import Row, Snapshot
+from shipsilently_core._snapshot import Row, Snapshot
 from shipsilently_core.testing import ManualClock
 from tests.properties.support import run
 
@@ -26,7 +26,10 @@ FLAGS = ("a", "b", "c")
 MOST = 4
 FRESH_FOR = 30.0
 
+KEYS = st.sampled_from(CONTEXTS)
 Answer = dict[str, bool]
+#: Whether each flag of an answer is well formed.
+ANSWERS = st.dictionaries(st.sampled_from(FLAGS), st.booleans())
 
 
 @dataclass
@@ -66,11 +69,15 @@ class CacheMachine(RuleBasedStateMachine):
 
     questions = Bundle("questions")
 
+    cache: Cache | None = None
+
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
         # The order is the order of use, the least lately used first.
         self.known: dict[bytes, Known] = {}
+        # Until when the service would have told of a change, by the number of those before it.
+        self.current: dict[int, float] = {}
         self.now = 0.0
         self.calls = 0
         self.changes = 0
@@ -89,16 +96,21 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(target=questions)
     def ask(self) -> Question:
+        assert self.cache is not None
         self.calls += 1
         return Question(self.cache.stamp(), self.calls, self.now, self.changes)
 
-    @rule(
-        question=consumes(questions),
-        key=st.sampled_from(CONTEXTS),
-        # Whether each flag of the answer is well formed.
-        answer=st.dictionaries(st.sampled_from(FLAGS), st.booleans()),
-    )
+    @rule(key=KEYS, answer=ANSWERS)
+    def ask_and_hear_at_once(self, key: bytes, answer: Answer) -> None:
+        self.batch_arrives(self.ask(), key, answer)
+
+    @rule(key=KEYS, flag=st.sampled_from(FLAGS))
+    def ask_for_one_flag_and_hear_at_once(self, key: bytes, flag: str) -> None:
+        self.single_flag_arrives(self.ask(), key, flag)
+
+    @rule(question=consumes(questions), key=KEYS, answer=ANSWERS)
     def batch_arrives(self, question: Question, key: bytes, answer: Answer) -> None:
+        assert self.cache is not None
         values = {flag: f"{flag}{question.number}" for flag, sound in answer.items() if sound}
         malformed = [flag for flag, sound in answer.items() if not sound]
         rows = {flag: Row(value, "default") for flag, value in values.items()}
@@ -115,10 +127,10 @@ class CacheMachine(RuleBasedStateMachine):
             known = Known(values, later, question)
             self.touch(key, known)
         assert served(entry.snapshot) == known.values
-        assert self.cache.is_fresh(entry) == self.fresh(known)
 
-    @rule(question=consumes(questions), key=st.sampled_from(CONTEXTS), flag=st.sampled_from(FLAGS))
+    @rule(question=consumes(questions), key=KEYS, flag=st.sampled_from(FLAGS))
     def single_flag_arrives(self, question: Question, key: bytes, flag: str) -> None:
+        assert self.cache is not None
         value = f"{flag}{question.number}"
         self.cache.store_row(key, flag, Row(value, "default"), question.stamp)
         known = self.known.get(key, Known())
@@ -142,26 +154,22 @@ class CacheMachine(RuleBasedStateMachine):
             return self.now - batch.moment < self.max_age
         return self.streaming or self.now - batch.moment < FRESH_FOR
 
-    @rule(key=st.sampled_from(CONTEXTS))
+    @rule(key=KEYS)
     def read(self, key: bytes) -> None:
-        entry = self.cache.get(key)
-        known = self.known.get(key)
-        if known is None:
-            assert entry is None
-            return
-        assert entry is not None
-        self.touch(key, known)
-        assert served(entry.snapshot) == known.values
-        assert entry.snapshot.complete == (known.batch is not None)
-        assert self.cache.is_fresh(entry) == self.fresh(known)
+        assert self.cache is not None
+        assert (self.cache.get(key) is None) == (key not in self.known)
+        if key in self.known:
+            self.touch(key, self.known[key])
 
     @rule()
     def service_tells_of_a_change(self) -> None:
+        assert self.cache is not None
         self.cache.invalidate()
         self.changes += 1
 
     @rule()
     def stream_comes_up(self) -> None:
+        assert self.cache is not None
         self.cache.live(True)
         # A change may have been missed before.
         self.changes += 1
@@ -170,6 +178,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.streaming)
     @rule()
     def stream_is_lost(self) -> None:
+        assert self.cache is not None
         self.cache.live(False)
         self.streaming = False
 
@@ -180,17 +189,27 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule()
     def process_forks(self) -> None:
+        assert self.cache is not None
         self.cache.renew()
 
     @invariant()
-    def holds_no_more_than_it_may(self) -> None:
-        if hasattr(self, "cache"):
-            assert len(self.cache) == len(self.known) <= MOST
-
-    def teardown(self) -> None:
-        if hasattr(self, "cache"):
-            for key in CONTEXTS:
-                self.read(key)
+    def knows_what_it_was_told(self) -> None:
+        if self.cache is None:
+            return
+        if self.streaming:
+            self.current[self.changes] = self.now
+        entries = self.cache.recent(len(CONTEXTS))
+        assert len(self.cache) == len(entries) <= MOST
+        # In the order of their use.
+        assert [key for key, _ in entries] == list(reversed(self.known))
+        for key, entry in entries:
+            known = self.known[key]
+            assert served(entry.snapshot) == known.values
+            assert entry.snapshot.complete == (known.batch is not None)
+            assert self.cache.is_fresh(entry) == self.fresh(known)
+            if known.batch is not None:
+                until = max(known.batch.moment, self.current.get(known.batch.changes, 0.0))
+                assert self.cache.age(entry) == self.now - until
 
 
 def served(snapshot: Snapshot) -> dict[str, str]:
