@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ._clock import Clock
 from ._process import Lock
-from ._wire import Row, Snapshot
+from ._snapshot import Row, Snapshot
 
 __all__ = ["Cache", "Entry", "SharedBodies", "Stamp"]
 
@@ -222,7 +222,8 @@ class Cache:
             if old.batch is not None and old.batch.sequence > stamp.sequence:
                 return old
             newer = {k: s for k, s in old.singles.items() if s.sequence > stamp.sequence}
-            stay = {k: old.snapshot.rows[k] for k in (*malformed, *newer) if k in old.snapshot.rows}
+            known = old.snapshot.rows
+            stay = {k: known[k] for k in (*malformed, *newer) if k in known}
             if stay:
                 snapshot = Snapshot({**snapshot.rows, **stay}, complete=True)
             entry = Entry(snapshot, stamp, newer, current=stamp.moment, kept=kept)
@@ -253,7 +254,7 @@ class Cache:
                 if not _is_better(old, kept, stamp):
                     return old
                 singles = {k: s for k, s in old.singles.items() if s.moment >= moment}
-                rows = {k: old.snapshot.rows[k] for k in singles}
+                rows = {k: row for k, row in old.snapshot.rows.items() if k in singles}
                 if rows:
                     snapshot = Snapshot({**snapshot.rows, **rows}, complete=snapshot.complete)
             if stamp is not None:
@@ -344,4 +345,4 @@ class SharedBodies:
 
 
 def _cost(body: bytes, snapshot: Snapshot) -> int:
-    return _PER_BODY + len(body) + _PER_ROW * len(snapshot.rows)
+    return _PER_BODY + len(body) + _PER_ROW * snapshot.own_rows

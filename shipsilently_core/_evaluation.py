@@ -18,6 +18,7 @@ from ._gate import Gate
 from ._keeper import Wait
 from ._knowledge import Knowledge
 from ._process import Latch, Lock
+from ._snapshot import Likeness, Snapshot
 from ._tally import Tally
 from ._view import (
     UNSET,
@@ -27,7 +28,6 @@ from ._view import (
 from ._wire import (
     Reply,
     Request,
-    Snapshot,
     batch_request,
     evaluate_request,
     failure_of,
@@ -119,6 +119,7 @@ class Evaluator(Knowledge):
     ) -> None:
         super().__init__(config, clock, rng, report, dropped, evaluated)
         self._bodies = SharedBodies()
+        self._likeness = Likeness()
         self.gate = Gate(
             clock,
             rng,
@@ -242,7 +243,7 @@ class Evaluator(Knowledge):
             if parsed is None:
                 return None
             rows, malformed = parsed
-            snapshot = Snapshot(rows, complete=True)
+            snapshot = self._likeness.snapshot(rows)
             if malformed:
                 self.notices.warn(
                     "malformed",

@@ -28,7 +28,7 @@ from ._saved import (
     body_of,
     snapshot_of,
 )
-from ._wire import Snapshot
+from ._snapshot import Snapshot
 from .stores import SharedStore, SnapshotStore
 from .values import Failure, FailureReport, StoreStatus
 

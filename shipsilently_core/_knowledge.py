@@ -13,8 +13,8 @@ from ._kinds import fits, unshared
 from ._notices import Notices
 from ._overrides import overrides
 from ._saved import Seal
-from ._view import UNSET, StandIn, View, default_result, override_result, unshared_result
-from ._wire import Snapshot, result_of
+from ._snapshot import Snapshot, result_of
+from ._view import UNSET, StandIn, View, default_result, override_result
 from .config import Config
 from .context import Context
 from .signals import flag_evaluated
@@ -205,8 +205,7 @@ class Knowledge:
         row, source, age = found
         if not fits(row.value, default):
             return self._mismatch(key, row.value, default)
-        result = result_of(key, row, source, fallback=view.failure is not None, age=age)
-        return unshared_result(result) if type(row.value) in (dict, list) else result
+        return result_of(key, row, source, fallback=view.failure is not None, age=age)
 
     def overridden(self, key: str, default: Any) -> EvaluationResult:
         """What a test has set for this flag, held to the same types as any other value."""

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder, Encoder
 
-from ._wire import Row, Snapshot
+from ._snapshot import Row, Snapshot
 
 __all__ = [
     "Collection",

@@ -10,7 +10,8 @@ from typing import Any
 from msgspec.json import Encoder
 
 from ._kinds import plain
-from ._wire import Row, Snapshot, parse_batch
+from ._snapshot import Row, Snapshot
+from ._wire import parse_batch
 from .errors import ConfigurationError
 from .stores import FileStore, SnapshotStore
 from .values import EvaluationResult, Reason

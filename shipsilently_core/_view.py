@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ._kinds import unshared
 from ._overrides import overrides
-from ._wire import Row, Snapshot, result_of
+from ._snapshot import Row, Snapshot, result_of
 from .values import EvaluationResult, Failure, Reason, Source
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "default_result",
     "overridden",
     "override_result",
-    "unshared_result",
 ]
 
 
@@ -51,7 +50,7 @@ class StandIn(Struct, frozen=True):
 
     def find(self, key: str) -> Row | None:
         """The flag's row, unless a rule for somebody else made it."""
-        row = self.snapshot.rows.get(key)
+        row = self.snapshot.get(key)
         return row if row is not None and row.reason in IMPERSONAL else None
 
 
@@ -115,12 +114,12 @@ class View:
 
     def is_counted(self, key: str) -> bool:
         """Whether a check of this flag has been counted by the service."""
-        return self.counted and self.own is not None and key in self.own.rows
+        return self.counted and self.own is not None and key in self.own
 
     def find(self, key: str) -> tuple[Row, Source, float | None] | None:
         """The flag's row, where it comes from, and its age."""
         if self.own is not None:
-            row = self.own.rows.get(key)
+            row = self.own.get(key)
             if row is not None:
                 return row, self.source, self.age
         for other in self.stand_ins:
@@ -135,14 +134,7 @@ class View:
         own = {}
         if self.own is not None:
             own = self.own.results(self.source, fallback=fallback, age=self.age)
-        if not fallback and not self.stand_ins:
-            found = own.copy()
-        else:
-            found = self._stand_ins() | own
-        for key, result in found.items():
-            if type(result.value) in (dict, list):
-                found[key] = unshared_result(result)
-        return found
+        return self._stand_ins() | own if fallback or self.stand_ins else own
 
     def _stand_ins(self) -> dict[str, EvaluationResult]:
         found = {}
@@ -155,19 +147,6 @@ class View:
                 if row.reason in IMPERSONAL:
                     found[key] = result_of(key, row, other.source, fallback=fallback, age=other.age)
         return found
-
-
-def unshared_result(result: EvaluationResult) -> EvaluationResult:
-    """The same with a copy of the JSON object that it holds, which a caller might change."""
-    return EvaluationResult(
-        result.flag_key,
-        unshared(result.value),
-        result.reason,
-        result.rule_id,
-        result.source,
-        result.error,
-        result.age,
-    )
 
 
 def default_result(key: str, value: Any, failure: Failure) -> EvaluationResult:

@@ -13,8 +13,9 @@ from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder, Encoder
 
 from ._kinds import plain
+from ._snapshot import Row
 from .context import Context
-from .values import EvaluationResult, Failure, Reason, Source
+from .values import Failure
 
 __all__ = [
     "BATCH",
@@ -24,8 +25,6 @@ __all__ = [
     "TICKET",
     "Reply",
     "Request",
-    "Row",
-    "Snapshot",
     "batch_request",
     "evaluate_request",
     "failure_of",
@@ -93,58 +92,6 @@ class Reply(Struct, frozen=True):
     def __repr__(self) -> str:
         what = self.status if self.failure is None else f"{self.failure} {self.cause}".rstrip()
         return f"<Reply {what} of {len(self.body)} bytes>"
-
-
-class Row(Struct, frozen=True, gc=False):
-    """One evaluated flag as the service sends it."""
-
-    value: Any
-    reason: str
-    ruleId: str | None = None  # the protocol's spelling
-    flagKey: str | None = None
-
-
-class Snapshot:
-    """All flags of one context as of one answer. Never changed once made, so it can be shared.
-
-    Attributes:
-        rows: By flag key.
-        complete: Whether it is the answer to a batch; otherwise a flag may exist
-            that it does not hold.
-    """
-
-    __slots__ = ("_results", "complete", "rows")
-
-    def __init__(self, rows: dict[str, Row], *, complete: bool) -> None:
-        self.rows = rows
-        self.complete = complete
-        self._results: dict[tuple[Source, bool], dict[str, EvaluationResult]] = {}
-
-    def results(
-        self, source: Source, *, fallback: bool, age: float | None = None
-    ) -> dict[str, EvaluationResult]:
-        """Every flag as a result from `source`; kept where it can be, so copy it."""
-        if age is not None:
-            return {
-                key: result_of(key, row, source, fallback=fallback, age=age)
-                for key, row in self.rows.items()
-            }
-        known = self._results.get((source, fallback))
-        if known is None:
-            known = {
-                key: result_of(key, row, source, fallback=fallback)
-                for key, row in self.rows.items()
-            }
-            self._results[source, fallback] = known
-        return known
-
-
-def result_of(
-    key: str, row: Row, source: Source, *, fallback: bool, age: float | None = None
-) -> EvaluationResult:
-    """A row as a result; `fallback` says that it stands in for a call that failed."""
-    reason = Reason.ERROR_FALLBACK if fallback else row.reason
-    return EvaluationResult(key, row.value, reason, row.ruleId, source, None, age)
 
 
 class _Batch(Struct):

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from shipsilently_core._saved import Collection, Recalled, Seal
-from shipsilently_core._wire import Row, Snapshot
+from shipsilently_core._snapshot import Row, Snapshot
 from shipsilently_core.stores import FileStore
 
 SEAL = Seal("sk_live_0123456789", "http://flags.invalid")

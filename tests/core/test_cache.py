@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from shipsilently_core._cache import Cache, SharedBodies, Stamp
-from shipsilently_core._wire import Row, Snapshot
+from shipsilently_core._snapshot import Row, Snapshot
 from shipsilently_core.testing import ManualClock
 
 PINNED = b"baseline"

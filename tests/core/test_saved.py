@@ -23,7 +23,7 @@ from shipsilently_core._saved import (
     body_of,
     snapshot_of,
 )
-from shipsilently_core._wire import Row, Snapshot
+from shipsilently_core._snapshot import Row, Snapshot
 
 KEY, URL = "sk_live_0123456789", "https://flags.example"
 USER = b'{"email":"ada@example.org","userId":"ada-4711"}'

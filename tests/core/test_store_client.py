@@ -26,7 +26,7 @@ from shipsilently_core._cache import Cache
 from shipsilently_core._keeper import Look
 from shipsilently_core._process import Errand, Worker
 from shipsilently_core._saved import SavedSnapshot, Seal
-from shipsilently_core._wire import Snapshot
+from shipsilently_core._snapshot import Snapshot
 from shipsilently_core.stores import FileStore, Found, MemoryStore
 from shipsilently_core.testing import ManualClock
 from tests.core.running import Running, eventually, running

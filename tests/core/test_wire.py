@@ -11,13 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shipsilently_core import Context, Failure, Reason, Source
+from shipsilently_core import Context, Failure
+from shipsilently_core._snapshot import Row
 from shipsilently_core._wire import (
     BATCH,
     EVALUATE,
     Reply,
-    Row,
-    Snapshot,
     batch_request,
     evaluate_request,
     failure_of,
@@ -207,21 +206,6 @@ def test_any_json_values_come_through_a_batch(values: dict[str, Any]) -> None:
     rows, malformed = parsed
     assert not malformed
     assert {key: row.value for key, row in rows.items()} == values
-
-
-class TestSnapshot:
-    """All flags of one answer."""
-
-    def test_results_are_built_once_for_each_use(self) -> None:
-        """The same source and reason give the same dictionary, another one another."""
-        snapshot = Snapshot({"a": Row(1, "rule_match", "r1")}, complete=True)
-        fresh = snapshot.results(Source.SERVER, fallback=False)
-        assert snapshot.results(Source.SERVER, fallback=False) is fresh
-        assert fresh["a"].reason == Reason.RULE_MATCH
-        assert fresh["a"].rule_id == "r1"
-        fallback = snapshot.results(Source.CACHE, fallback=True)
-        assert fallback["a"].reason is Reason.ERROR_FALLBACK
-        assert fallback["a"].source is Source.CACHE
 
 
 def throttled(text: str | None, status: int = 429, date: str | None = None) -> Reply:
