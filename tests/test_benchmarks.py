@@ -111,6 +111,14 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
         assert line in text
 
 
+def test_each_missed_goal_has_a_cause() -> None:
+    """Where a goal is missed, the results say why."""
+    text = RESULTS.read_text(encoding="utf-8")
+    for name, outcome in read_results(RESULTS).items():
+        if any(goal.met is False for goal in outcome.goals):
+            assert f"- **{name}**: " in text
+
+
 def test_results_name_no_machine_and_no_place() -> None:
     """What is in the tree tells the kind of the machine, never its name, a path or an address."""
     text = RESULTS.read_text(encoding="utf-8")

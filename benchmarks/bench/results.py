@@ -15,6 +15,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from .causes import CAUSES
 from .outcome import Figure, Goal, Outcome
 from .registry import MEASUREMENTS
 
@@ -129,6 +130,12 @@ def write_results(path: Path, outcomes: dict[str, Outcome]) -> None:
             f"| {name} | {goal.what} | {reached(goal)} | {verdict(goal)} |"
             for goal in outcome.goals
         )
+    lines += ["", "## Why", ""]
+    lines.extend(
+        f"- **{name}**: {CAUSES[name]}"
+        for name, outcome in outcomes.items()
+        if name in CAUSES and any(goal.met is False for goal in outcome.goals)
+    )
     for name, outcome in outcomes.items():
         lines += [
             "",

@@ -1,0 +1,67 @@
+"""Why a goal is missed where it is, and what would change that; printed for those that are."""
+
+from __future__ import annotations
+
+__all__ = ["CAUSES"]
+
+#: By measurement.
+CAUSES = {
+    "reads": (
+        "Beside the look-up, a read asks whether a test has overridden flags and compares the "
+        "value's type with the default's; each is a few instructions of Python, and the call of a "
+        "method with two arguments alone is about twice `dict.get`."
+    ),
+    "first_read": (
+        "A first read makes an `EvaluationResult` that `get` throws away, asks four objects "
+        "(view, kinds, count, analytics) by method calls, and keeps the key in a set; the event "
+        "itself is one struct, one reading of the clock and one append."
+    ),
+    "cached_request": (
+        "Ten first reads, plus finding out whom the request is for and looking that up. What a "
+        "first read costs decides this."
+    ),
+    "all_flags": (
+        "After the copy, every result is looked at for an object or an array that has to be "
+        "copied too; which ones do is known when the answer is decoded and could be kept."
+    ),
+    "decode": (
+        "Every row is checked in Python after it has been decoded: that its key is its own and "
+        "its value not nested too deeply. The fastest decoder checks nothing."
+    ),
+    "memory": (
+        "Each answer that differs is held in rows of its own, even where nearly all rows equal "
+        "those of others."
+    ),
+    "unread": (
+        "A middleware that sets a context variable and an attribute, and takes both back, in "
+        "Python: the two calls around the app are most of it."
+    ),
+    "templates": (
+        "Finding the flags of the request and calling functions from a template. In Jinja the "
+        "limit is elsewhere: a plain `{% if %}` looks up one name, and one call of a C function "
+        "from a template costs several times that, whatever it does."
+    ),
+    "depends": (
+        "An async dependency that does nothing is a third of it; the rest is the context's own "
+        "dependency, and the first read."
+    ),
+    "new_user": (
+        "httpcore: its async pool asks four times per call for a package `sniffio`, whose import "
+        "fails and is tried anew each time, and its layers over h11 cost more than h11 and the "
+        "socket. The same call by h11 on a socket or an asyncio stream, without a pool's layers, "
+        "takes a third of urllib3's and a tenth of httpx's."
+    ),
+    "crowd": (
+        "The same as for one at a time; with 16 the pool also goes over all its connections and "
+        "waiting requests at each call."
+    ),
+    "throughput": (
+        "What a page with flags costs more than the same page without: its reads, its tags, and "
+        "in FastAPI three dependencies."
+    ),
+    "imports": (
+        "The framework has not imported msgspec, and Flask not asyncio; `shipsilently_flask` "
+        "imports the fakes for tests and with them unittest; two dataclasses are generated "
+        "while they are imported."
+    ),
+}
