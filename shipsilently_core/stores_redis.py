@@ -106,7 +106,8 @@ class RedisStore:
         self._time_to_live = round(
             checked_seconds("store time_to_live", time_to_live, least=1.0) * 1000
         )
-        if not isinstance(prefix, str) or "{" in prefix or "}" in prefix:
+        given: Any = prefix
+        if not isinstance(given, str) or "{" in given or "}" in given:
             # The first braces of a key decide on a cluster's slot.
             raise ConfigurationError("store prefix", "must be a string without { and }")
         self._prefix = prefix

@@ -412,7 +412,8 @@ def clients() -> Iterator[tuple[str, Any, str]]:
     yield "a number", 7, "address or a client"
     yield "bytes", b"redis://127.0.0.1", "address or a client"
     yield "a pool", redis.ConnectionPool(), "address or a client"
-    yield "a sentinel", redis.Sentinel([("127.0.0.1", 1)]), "master_for"
+    untyped: Any = redis.Sentinel
+    yield "a sentinel", untyped([("127.0.0.1", 1)]), "master_for"
     yield "an async client", redis.asyncio.Redis(), "not an async one"
     yield "an async cluster", redis.asyncio.RedisCluster("127.0.0.1"), "not an async one"
     yield "a decoding client", redis.Redis(decode_responses=True), "decode_responses"

@@ -124,8 +124,9 @@ def test_a_sentinels_master_is_used_and_after_its_death_the_next(
     """The store follows its Sentinel to the new master, with what was kept and a clock that
     does not go back."""
     master, replica, sentinel = guarded
-    watch = redis.Sentinel([("127.0.0.1", sentinel.port)], socket_timeout=PATIENT)
-    mine: Any = watch.master_for("flags", socket_timeout=PATIENT, retry=NO_RETRY)
+    untyped: Any = redis.Sentinel
+    watch = untyped([("127.0.0.1", sentinel.port)], socket_timeout=PATIENT)
+    mine = watch.master_for("flags", socket_timeout=PATIENT, retry=NO_RETRY)
     store = RedisStore(mine)
     round_trip(store)
     before = moment(store)
