@@ -61,6 +61,14 @@ bench-frameworks: $(VENV)/.installed-test  ## Measure what flags add to a reques
 	@echo "==> frameworks"
 	@$(BIN)/python benchmarks/frameworks.py
 
+.PHONY: bench-fleet fleet-model
+bench-fleet: $(VENV)/.installed-test  ## Measure what a fleet asks after a change, and new processes, with stores and without.
+	@echo "==> fleet"
+	@$(BIN)/python benchmarks/fleet.py $(ARGS)
+
+fleet-model: $(VENV)/.installed-test  ## Play 1,000 processes and 100,000 users; ARGS="--workers 50" for others.
+	@$(BIN)/python benchmarks/fleet_model.py $(ARGS)
+
 bench: $(BENCH_VENV)/.installed-bench  ## Compare with what others use; ARGS="--only reads", ARGS=--quick.
 	@echo "==> benchmarks"
 	@$(BENCH_VENV)/bin/python -m benchmarks.bench $(ARGS)
