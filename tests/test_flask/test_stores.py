@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from shipsilently_core import ConfigurationError, Source
 from shipsilently_local import LocalService
 from tests.core.running import eventually, running
 from tests.core.support import KEY, setup
+from tests.stores.redis_server import PROGRAM, RedisServer
 
 from .apps import bare_app
 
@@ -34,7 +36,7 @@ from flask import Flask
 from flask_caching import Cache
 from shipsilently_flask import FlaskCachingStore, ShipSilently, flags
 
-folder, url, key = sys.argv[1:]
+kind, place, url, key = sys.argv[1:]
 cache = Cache()
 shipsilently = ShipSilently(context_loader=lambda: {"userId": "ada"})
 
@@ -46,9 +48,10 @@ def create_app():
     app.config.update(
         SHIPSILENTLY_API_KEY=key,
         SHIPSILENTLY_API_URL=url,
-        SHIPSILENTLY_STORE=FlaskCachingStore(cache),
-        CACHE_TYPE="FileSystemCache",
-        CACHE_DIR=folder,
+        SHIPSILENTLY_STORE=FlaskCachingStore(cache, deadline=20),  # a busy machine is slow
+        CACHE_TYPE=kind,
+        CACHE_DIR=place,
+        CACHE_REDIS_URL=place,
     )
     shipsilently.init_app(app)
     cache.init_app(app)
@@ -115,12 +118,24 @@ def kept(cache: Cache) -> dict[str, bytes]:
     return {key: pickle.loads(value) for key, (_, value) in backend._cache.items()}
 
 
-def test_the_next_process_serves_what_the_last_one_knew(tmp_path: Path) -> None:
+@pytest.fixture(params=["FileSystemCache", "RedisCache"])
+def cache_words(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """A cache that outlives a process: its type and its place."""
+    if request.param == "FileSystemCache":
+        yield [request.param, str(tmp_path)]
+        return
+    if not PROGRAM:
+        pytest.skip("there is no redis-server")
+    with RedisServer(tmp_path) as server:
+        yield [request.param, server.url]
+
+
+def test_the_next_process_serves_what_the_last_one_knew(cache_words: list[str]) -> None:
     """With the service dead, in views and in coroutine views; the cache is set up last of all."""
 
     def visit(service: LocalService) -> Any:
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", SITE, str(tmp_path), service.url, service.key],
+            [sys.executable, "-W", "error", "-c", SITE, *cache_words, service.url, service.key],
             capture_output=True,
             text=True,
             timeout=50,

@@ -5,6 +5,7 @@ Importable in `settings.py`: no cache is looked up before the store is used.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from django.core.cache import caches
@@ -47,6 +48,15 @@ class DjangoCacheStore(CacheStore):
 
     def __repr__(self) -> str:
         return f"DjangoCacheStore({self.alias!r})"
+
+    def prepare(self) -> None:
+        """Import what the cache needs; that alone can take longer than a request waits for it.
+
+        Nothing is opened. What goes wrong will go wrong again when the cache is used.
+        """
+        with contextlib.suppress(Exception):
+            # Where Django's backends keep what they make on first use.
+            _ = getattr(caches[self.alias], "_cache", None)
 
     def read(self, key: str) -> Any:
         """What the cache holds."""
