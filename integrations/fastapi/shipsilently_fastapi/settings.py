@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, SecretStr
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, SecretStr, field_validator
 
 from shipsilently_core import Config
 
 __all__ = ["ShipSilentlySettings"]
+
+_SWITCHES = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
 
 
 class ShipSilentlySettings(BaseModel):
@@ -28,6 +33,9 @@ class ShipSilentlySettings(BaseModel):
         shipsilently_polling_interval: Seconds.
         shipsilently_max_age: Seconds.
         shipsilently_stream: Whether changes are streamed.
+        shipsilently_store: The path of a file, the address of a Redis server, or true.
+        shipsilently_bootstrap: The path of a file that ``shipsilently snapshot`` wrote.
+        shipsilently_max_stale: Seconds.
     """
 
     shipsilently_api_key: SecretStr | None = None
@@ -36,6 +44,16 @@ class ShipSilentlySettings(BaseModel):
     shipsilently_polling_interval: float | None = None
     shipsilently_max_age: float | None = None
     shipsilently_stream: bool | None = None
+    # An address may hold a password.
+    shipsilently_store: SecretStr | bool | None = None
+    shipsilently_bootstrap: Path | None = None
+    shipsilently_max_stale: float | None = None
+
+    @field_validator("shipsilently_store", mode="before")
+    @classmethod
+    def _switched(cls, value: Any) -> Any:
+        """An environment variable has words only; these name no file."""
+        return _SWITCHES.get(value.strip().lower(), value) if isinstance(value, str) else value
 
     def shipsilently_config(self) -> Config:
         """The settings, for `ShipSilently`.
@@ -50,4 +68,6 @@ class ShipSilentlySettings(BaseModel):
         }
         if self.shipsilently_api_key is not None:
             given["api_key"] = self.shipsilently_api_key.get_secret_value()
+        if isinstance(self.shipsilently_store, SecretStr):
+            given["store"] = self.shipsilently_store.get_secret_value()
         return Config(**given)
