@@ -99,8 +99,8 @@ dist: $(VENV)/.installed-dev  ## Build the wheel and the source archive into dis
 	@$(BIN)/python -m build -q .
 	@$(BIN)/python -m twine check --strict dist/*
 
-wheel: dist  ## Run the core's tests against the built wheel, without the source tree.
-	@echo "==> wheel in an environment of its own"
+wheel: dist  ## Try the built wheel for each framework alone on each Python, and run the tests against it.
+	@echo "==> wheel in environments of its own"
 	@$(BIN)/python .ci/check_wheel.py
 
 clean:  ## Remove everything that the other targets made.
