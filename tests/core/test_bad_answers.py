@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from shipsilently_core import Failure, Reason, ShipSilentlyClient, Source
+from shipsilently_core import Config, Failure, Reason, ShipSilentlyClient, Source
+from shipsilently_core._http import HttpTransport
+from shipsilently_core._wire import EVENTS, Reply, Request, failure_of, ticket_request
 from tests.core.support import DOORS, KEY, Door, Heard, listening
 from tests.core.wire_server import Answer, WireServer
 
@@ -148,6 +150,27 @@ def test_the_key_does_not_follow_a_redirect(door: Door, code: int, server: WireS
     assert result.value == "old"
     assert heard == [Heard(Failure.PROTOCOL, code, None if door.batch else "a")]
     client.close()
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(
+    "request_", [ticket_request(), Request(EVENTS, b'{"events":[]}')], ids=["ticket", "events"]
+)
+def test_no_other_call_follows_a_redirect_either(
+    request_: Request, code: int, server: WireServer
+) -> None:
+    """Neither ticket nor events are taken from another host, and the key stays at home."""
+    promised = Answer(body=b'{"ticket":"theirs","accepted":1}')
+    with WireServer(promised) as elsewhere:
+        server.always(Answer(code, headers=(("Location", elsewhere.url + request_.path),)))
+        transport = HttpTransport(Config(api_key=KEY, api_url=server.url))
+        reply = transport.send(request_)
+        opened = transport.open_stream("t")
+        assert elsewhere.received == []
+    assert (failure_of(reply), reply.status) == (Failure.PROTOCOL, code)
+    assert isinstance(opened, Reply)
+    assert (failure_of(opened), opened.status) == (Failure.PROTOCOL, code)
+    transport.close()
 
 
 def test_one_line_a_minute_for_a_thousand_pages(
