@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -453,22 +454,29 @@ def test_nothing_shows_the_password() -> None:
     assert "127.0.0.1:1" not in shown
 
 
-WITHOUT = """
-import sys
-sys.modules["redis"] = None
-from shipsilently_core import Config, ConfigurationError
-try:
-    Config(api_key="sk_local", store="redis://127.0.0.1")
-except ConfigurationError as error:
-    print(error)
-"""
-
-
-def test_a_missing_library_is_told_at_start_up(tmp_path: Path) -> None:
+def test_a_missing_library_is_told_at_start_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without redis-py the error says what to install."""
-    ended = run_script(WITHOUT, tmp_path)
-    assert "pip install 'shipsilently[redis]'" in ended.output
-    assert ended.errors == ""
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'shipsilently\[redis\]'"):
+        Config(api_key="sk_local", store="redis://127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "redis://",
+        "redis://127.0.0.1",
+        "redis://127.0.0.1:6379/3",
+        "redis://[::1]:6379/?db=3",
+        "rediss://user:pass@127.0.0.1:6379/0?ssl_cert_reqs=none",
+        "unix:///run/redis.sock?db=1",
+        "valkey://127.0.0.1:6379/0",
+        "valkeys://127.0.0.1:6379/0",
+    ],
+)
+def test_making_a_store_opens_nothing(address: str) -> None:
+    """Whatever redis-py takes for an address is one, whether anybody listens there or not."""
+    assert Config(api_key="sk_local", store=address).store.deadline == 0.05
 
 
 @needs_redis
