@@ -48,6 +48,11 @@ soak: $(VENV)/.installed-test  ## Let a client live through faults every second;
 	@echo "==> soak"
 	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) $(ARGS)
 
+.PHONY: chaos
+chaos: $(VENV)/.installed-test  ## Try every fault between client and service; ARGS="--only gzip-bomb", ARGS=--list.
+	@echo "==> chaos"
+	@$(BIN)/python -m tests.chaos $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.installed-test  ## Run the properties with as many more examples as MINUTES=5 allows.
 	@echo "==> fuzz"

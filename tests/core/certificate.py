@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import secrets
 from datetime import UTC, datetime
 
@@ -15,6 +16,8 @@ __all__ = ["Authority", "make_certificate"]
 
 _BITS = 2048
 _EXPONENT = 65537
+#: What rules out most candidates for a prime at little cost.
+_SMALL_FACTORS = math.prod(range(3, 2_000, 2))
 _FOR_GOOD = datetime(2120, 1, 1, tzinfo=UTC)
 
 
@@ -89,8 +92,10 @@ def _prime(bits: int) -> int:
     while True:
         # The two highest bits are set, so that the product of two has its full length.
         candidate = secrets.randbits(bits) | (0b11 << (bits - 2)) | 1
-        if candidate % _EXPONENT != 1 and all(
-            pow(b, candidate - 1, candidate) == 1 for b in (2, 3)
+        if (
+            math.gcd(candidate, _SMALL_FACTORS) == 1
+            and candidate % _EXPONENT != 1
+            and all(pow(b, candidate - 1, candidate) == 1 for b in (2, 3))
         ):
             return candidate
 
