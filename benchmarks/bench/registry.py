@@ -42,7 +42,7 @@ MEASUREMENTS = {
         Measurement("cached_request", "a request with a cached answer and ten reads, added"),
         Measurement("all_flags", "all flags of a returning user"),
         Measurement("decode", "a batch of 200 flags from bytes to what is kept"),
-        Measurement("memory", "memory of a cached user with 200 flags, and collecting it"),
+        Measurement("memory", "memory of a cached user with 200 flags, and collecting it", 300.0),
         Measurement("unread", "installed, and no flag read: added to a request"),
         Measurement("templates", "one flag in a template"),
         Measurement("depends", "FastAPI endpoint with Depends(flags) and one read, added"),

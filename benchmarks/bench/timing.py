@@ -24,11 +24,16 @@ Work = Callable[[int], float]
 _UNROLLED = 20
 
 
-def repeated(
-    statement: str, names: Mapping[str, Any], clock: Callable[[], float] = time.thread_time
-) -> Work:
-    """A statement that can be run again and again; the loop around it costs next to nothing."""
-    lines = "\n".join([f"        {statement}"] * _UNROLLED)
+def repeated(statement: str, names: Mapping[str, Any], unrolled: int = _UNROLLED) -> Work:
+    """A statement that can be run again and again.
+
+    Args:
+        statement: What is run.
+        names: What it uses.
+        unrolled: How often it stands in the loop, so that this costs next to nothing.
+    """
+    clock = time.thread_time
+    lines = "\n".join([f"        {statement}"] * unrolled)
     source = f"def run(times, clock, {', '.join(names)}):\n"
     source += f"    began = clock()\n    for _ in times:\n{lines}\n    return clock() - began\n"
     made: dict[str, Any] = {}
@@ -36,8 +41,8 @@ def repeated(
     run, values = made["run"], tuple(names.values())
 
     def work(count: int) -> float:
-        rounds = max(1, count // _UNROLLED)
-        return float(run(range(rounds), clock, *values)) * count / (rounds * _UNROLLED)
+        rounds = max(1, count // unrolled)
+        return float(run(range(rounds), clock, *values)) * count / (rounds * unrolled)
 
     return work
 
