@@ -20,7 +20,7 @@ _PER_ROW = 300
 _GENERATIONS = 1_000
 
 
-class Stamp(Struct, frozen=True):
+class Stamp(Struct, frozen=True, gc=False):
     """When a call to the service began.
 
     Attributes:
@@ -34,7 +34,12 @@ class Stamp(Struct, frozen=True):
     generation: int
 
 
-class Entry:
+#: Most entries have none, and none is ever added to one that has not.
+_NO_SINGLES: dict[str, Stamp] = {}
+
+
+# There may be very many, which the garbage collector need not look through: none is in a cycle.
+class Entry(Struct, gc=False, eq=False):
     """One context's last good evaluation.
 
     Attributes:
@@ -50,24 +55,13 @@ class Entry:
         used: The cache's tick at the last read.
     """
 
-    __slots__ = ("batch", "current", "kept", "looked", "singles", "snapshot", "used")
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        batch: Stamp | None,
-        singles: dict[str, Stamp],
-        *,
-        current: float,
-        kept: float | None = None,
-    ) -> None:
-        self.snapshot = snapshot
-        self.batch = batch
-        self.singles = singles
-        self.current = current
-        self.kept = kept
-        self.looked: Stamp | None = None
-        self.used = 0
+    snapshot: Snapshot
+    batch: Stamp | None
+    singles: dict[str, Stamp]
+    current: float
+    kept: float | None = None
+    looked: Stamp | None = None
+    used: int = 0
 
 
 class Cache:
@@ -217,11 +211,12 @@ class Cache:
         with self._lock:
             old = self._entries.get(key)
             if old is None:
-                entry = Entry(snapshot, stamp, {}, current=stamp.moment, kept=kept)
+                entry = Entry(snapshot, stamp, _NO_SINGLES, current=stamp.moment, kept=kept)
                 return self._put(key, entry)
             if old.batch is not None and old.batch.sequence > stamp.sequence:
                 return old
             newer = {k: s for k, s in old.singles.items() if s.sequence > stamp.sequence}
+            newer = newer or _NO_SINGLES
             known = old.snapshot.rows
             stay = {k: known[k] for k in (*malformed, *newer) if k in known}
             if stay:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import compress
 from operator import attrgetter, ne
+from sys import intern
 from typing import Any
 
 from msgspec import Struct
@@ -15,13 +17,15 @@ __all__ = ["Likeness", "Row", "Snapshot", "result_of"]
 
 #: Rows; fewer than these take little memory.
 _WORTH_SHARING = 8
+#: So many snapshots tell what is usual.
+_ENOUGH = 32
 #: Types of values that never count as the same.
 _APART = (dict, list, float)
 _value_of = attrgetter("value")
 
 
 class Row(Struct, frozen=True, gc=False):
-    """One evaluated flag as the service sends it."""
+    """One evaluated flag as the service sends it; its key may be left out."""
 
     value: Any
     reason: str
@@ -29,50 +33,48 @@ class Row(Struct, frozen=True, gc=False):
     flagKey: str | None = None
 
 
-class Snapshot:
+_Made = tuple[dict[str, EvaluationResult], frozenset[str]]
+
+
+# There may be very many, which the garbage collector need not look through: none is in a cycle.
+class Snapshot(Struct, gc=False, eq=False):
     """All flags of one context as of one answer. Never changed once made, so it can be shared.
 
-    Args:
-        rows: By flag key.
+    Attributes:
+        own: Rows by flag key: all of them, or those that are not the base's.
         complete: Whether it is the answer to a batch; otherwise a flag may exist
             that it does not hold.
-        base: Another snapshot, with all the flags that `rows` leaves out.
+        base: Another snapshot, which has no base, with all the flags that `own` leaves out.
+        made: What `results` has made of the own rows before.
     """
 
-    __slots__ = ("_base", "_own", "_results", "complete")
-
-    def __init__(
-        self, rows: dict[str, Row], *, complete: bool, base: Snapshot | None = None
-    ) -> None:
-        self._own = rows
-        self._base = base
-        self.complete = complete
-        self._results: (
-            dict[tuple[Source, bool], tuple[dict[str, EvaluationResult], frozenset[str]]] | None
-        ) = None
+    own: dict[str, Row]
+    complete: bool
+    base: Snapshot | None = None
+    made: dict[tuple[Source, bool], _Made] | None = None
 
     def __len__(self) -> int:
-        return len(self._own if self._base is None else self._base._own)
+        return len(self.own if self.base is None else self.base.own)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._own or (self._base is not None and key in self._base._own)
+        return key in self.own or (self.base is not None and key in self.base.own)
 
     def get(self, key: str) -> Row | None:
         """One flag's row."""
-        row = self._own.get(key)
-        if row is None and self._base is not None:
-            row = self._base._own.get(key)
+        row = self.own.get(key)
+        if row is None and self.base is not None:
+            row = self.base.own.get(key)
         return row
 
     @property
     def rows(self) -> dict[str, Row]:
         """All rows by flag key; not to be changed."""
-        return self._own if self._base is None else self._base._own | self._own
+        return self.own if self.base is None else self.base.own | self.own
 
     @property
     def own_rows(self) -> int:
         """How many rows it holds by itself."""
-        return len(self._own)
+        return len(self.own)
 
     def results(
         self, source: Source, *, fallback: bool, age: float | None = None
@@ -90,29 +92,26 @@ class Snapshot:
                 for key, row in self.rows.items()
             }
         results, nested = self._made(source, fallback)
-        if self._base is None:
+        if self.base is None:
             results = results.copy()
         else:
-            others, more = self._base._made(source, fallback)
+            others, more = self.base._made(source, fallback)
             results, nested = others | results, nested | more
         for key in nested:
             results[key] = _unshared(results[key])
         return results
 
-    def _made(
-        self, source: Source, fallback: bool
-    ) -> tuple[dict[str, EvaluationResult], frozenset[str]]:
+    def _made(self, source: Source, fallback: bool) -> _Made:
         """Its own rows as results, made once, and which of them hold objects or arrays."""
-        kept = self._results
+        kept = self.made
         if kept is None:
-            kept = self._results = {}
+            kept = self.made = {}
         made = kept.get((source, fallback))
         if made is None:
             results = {
-                key: result_of(key, row, source, fallback=fallback)
-                for key, row in self._own.items()
+                key: result_of(key, row, source, fallback=fallback) for key, row in self.own.items()
             }
-            nested = frozenset(k for k, row in self._own.items() if type(row.value) in (dict, list))
+            nested = frozenset(k for k, row in self.own.items() if type(row.value) in (dict, list))
             made = kept[source, fallback] = (results, nested)
         return made
 
@@ -169,11 +168,15 @@ class _Base(Struct, frozen=True):
 class Likeness:
     """Makes snapshots that hold only what tells them from one that they are like.
 
-    Most of an environment's flags are the same for most of its users.
+    Most of an environment's flags are the same for most of its users. What they are
+    compared with is at first somebody's flags; what is peculiar to that somebody is found
+    out by and by.
     """
 
     def __init__(self) -> None:
         self._base: _Base | None = None
+        self._compared = 0
+        self._differed: Counter[str] = Counter()
 
     def snapshot(self, rows: dict[str, Row]) -> Snapshot:
         """A complete snapshot of these rows."""
@@ -181,14 +184,33 @@ class Likeness:
         if base is not None and list(rows) == base.keys:
             different = _different(rows, base)
             if 2 * len(different) <= len(rows):
+                self._learn(base, different)
                 return Snapshot(different, complete=True, base=base.snapshot)
         snapshot = Snapshot(rows, complete=True)
         if len(rows) >= _WORTH_SHARING:
             # The flags have changed, or these are another kind of users: so are the next, perhaps.
-            kinds = _kinds_of(rows)
-            apart = any(kind in _APART for kind in kinds)
-            self._base = _Base(snapshot, list(rows), list(rows.values()), kinds, apart)
+            self._compare_with(snapshot, rows)
         return snapshot
+
+    def _compare_with(self, snapshot: Snapshot, rows: dict[str, Row]) -> None:
+        kinds = _kinds_of(rows)
+        apart = any(kind in _APART for kind in kinds)
+        self._base = _Base(snapshot, list(rows), list(rows.values()), kinds, apart)
+        self._compared = 0
+        self._differed = Counter()
+
+    def _learn(self, base: _Base, different: dict[str, Row]) -> None:
+        """Take what only one had out of the base, once it is known to be that."""
+        self._differed.update(different.keys())
+        self._compared += 1
+        if self._compared < _ENOUGH:
+            return
+        usual = {key: row for key, row in different.items() if 2 * self._differed[key] > _ENOUGH}
+        self._compared = 0
+        self._differed = Counter()
+        if usual:
+            rows = base.snapshot.rows | usual
+            self._compare_with(Snapshot(rows, complete=True), rows)
 
 
 def _kinds_of(rows: dict[str, Row]) -> list[type[Any]]:
@@ -197,11 +219,15 @@ def _kinds_of(rows: dict[str, Row]) -> list[type[Any]]:
 
 def _different(rows: dict[str, Row], base: _Base) -> dict[str, Row]:
     """The rows that are not the base's. Each step is one pass without a loop in Python."""
-    different = dict(compress(rows.items(), map(ne, rows.values(), base.rows)))
+    pairs = zip(base.keys, rows.values(), strict=True)
+    different = dict(compress(pairs, map(ne, rows.values(), base.rows)))
     kinds = _kinds_of(rows)
     if base.apart or kinds != base.kinds:
         # In Python, True equals 1, {"n": True} equals {"n": 1}, and -0.0 equals 0.0.
-        for (key, row), kind, other in zip(rows.items(), kinds, base.kinds, strict=True):
+        for key, row, kind, other in zip(base.keys, rows.values(), kinds, base.kinds, strict=True):
             if kind is not other or kind in _APART:
                 different[key] = row
-    return different
+    return {
+        key: Row(row.value, intern(row.reason), row.ruleId and intern(row.ruleId))
+        for key, row in different.items()
+    }

@@ -69,6 +69,27 @@ def test_a_new_flag_makes_a_new_base() -> None:
     assert list(likeness.snapshot(turned).rows) == list(turned)
 
 
+def test_what_only_the_first_user_has_is_found_out() -> None:
+    """After enough users, a snapshot holds none of the flags that are peculiar to the first."""
+    likeness = Likeness()
+    likeness.snapshot(ten(f0="mine", f1="mine"))
+    held = [likeness.snapshot(ten(f9=number)).own_rows for number in range(40)]
+    assert held == [3] * 32 + [1] * 8
+    again = [likeness.snapshot(ten(f9=number)).own_rows for number in range(70)]
+    assert again == [1] * 70
+
+
+def test_a_row_that_is_held_does_not_hold_its_key_twice() -> None:
+    """The key of a flag is the dictionary's, and words that are the same are one object."""
+    likeness = Likeness()
+    rows = {key: Row(row.value, row.reason, None, key) for key, row in ten().items()}
+    likeness.snapshot(rows)
+    other = rows | {"f1": Row("x", "".join(["rule_", "match"]), "".join(["r", "1"]), "f1")}
+    held = likeness.snapshot(other).own["f1"]
+    assert held == Row("x", "rule_match", "r1")
+    assert held.reason is likeness.snapshot(other).own["f1"].reason
+
+
 def test_few_flags_are_not_worth_it() -> None:
     """An environment with a handful of flags holds them as they are."""
     likeness = Likeness()
