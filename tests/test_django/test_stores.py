@@ -317,3 +317,28 @@ def test_offline_the_cache_is_left_alone(use: Callable[..., None], settings: Set
     store = client.status().store
     assert store is not None
     assert store.error is None
+
+
+def test_what_was_shipped_is_served_offline(
+    tmp_path: Path, serve: Callable[..., None], settings: Settings, browser: Browser
+) -> None:
+    """As in a build step: a site that asks no service serves the bootstrap before its defaults."""
+
+    def view(request: FlagsRequest) -> HttpResponse:
+        found = request.flags.detail("x", False)
+        return HttpResponse(f"{found.value} {found.source} {request.flags.get('y', 0)}")
+
+    path = tmp_path / "flags.json"
+    path.write_text('{"flags": {"x": {"value": true, "reason": "default"}}}')
+    serve(view)
+    settings.SHIPSILENTLY = {"OFFLINE": True, "BOOTSTRAP": path, "DEFAULTS": {"x": False, "y": 2}}
+    assert browser.text() == "True bootstrap 0"
+
+
+def test_a_bootstrap_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """By the name of the setting, as any other wrong value; the other settings count."""
+    reading = read_options({"API_KEY": "sk_test", "BOOTSTRAP": tmp_path / "none.json"})
+    (problem,) = reading.problems
+    assert problem.code == "E003"
+    assert problem.text.startswith("SHIPSILENTLY['BOOTSTRAP'] cannot be read from")
+    assert reading.config is not None

@@ -1,5 +1,6 @@
 """Settings: where they may stand, who wins, and which key an error names."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from flask import Flask
 from shipsilently_flask import ShipSilently
 
 from shipsilently_core import Config, ConfigurationError
+from shipsilently_core.stores import FileStore
 from shipsilently_core.testing import ScriptedService
 
 from .apps import bare_app, client_of
@@ -159,3 +161,21 @@ def test_a_ready_client_keeps_its_own_settings() -> None:
     assert app.extensions["shipsilently"].client is client
     assert app.extensions["shipsilently"].settings.client_flags == ("x",)
     assert "SHIPSILENTLY_API_KEY" not in app.config
+
+
+def test_a_store_and_what_was_shipped_are_settings_as_others(tmp_path: Path) -> None:
+    """A path and a file of results; a file that cannot be read is an error with the key's name."""
+    path = tmp_path / "flags.json"
+    path.write_text('{"flags": {"x": {"value": true, "reason": "default"}}}')
+    app = bare_app(
+        SHIPSILENTLY_API_KEY="sk_test",
+        SHIPSILENTLY_STORE=str(tmp_path / "flags.snapshot"),
+        SHIPSILENTLY_BOOTSTRAP=str(path),
+    )
+    ShipSilently(app)
+    config = config_of(app)
+    assert isinstance(config.store, FileStore)
+    assert list(config.bootstrap.rows) == ["x"]
+    broken = bare_app(SHIPSILENTLY_API_KEY="sk_test", SHIPSILENTLY_BOOTSTRAP="none.json")
+    with pytest.raises(ConfigurationError, match="SHIPSILENTLY_BOOTSTRAP: cannot be read"):
+        ShipSilently(broken)
