@@ -234,6 +234,5 @@ class Stage:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait(others, timeout=5)
-        # Transports that were closed just now are gone a moment later.
-        for _ in range(3):
-            await asyncio.sleep(0)
+        # Transports that were closed just now are gone a moment later, those of TLS a bit more.
+        await asyncio.sleep(0.05)

@@ -89,6 +89,10 @@ class Load:
         """The version that every reader's own user has got at least."""
         return min(user.newest for user in self.own)
 
+    def typical(self) -> int:
+        """The version that half of the readers' own users have got at least."""
+        return sorted(user.newest for user in self.own)[len(self.own) // 2]
+
     def _choose(self, own: User, rng: random.Random) -> tuple[User, bool]:
         user = rng.choice(self.shared) if rng.random() < _TOGETHER else own
         return user, rng.random() < 0.15

@@ -177,7 +177,7 @@ class _Subject:
         if self._names is not None:
             self._names.stop()
         version = int(_expect("end"))
-        served = self._load.oldest()
+        served = self._load.typical()
         if self._names is not None:
             self._names.go_on()
         recovery = self._await_recovery(version, _HOPELESS)
@@ -194,7 +194,7 @@ class _Subject:
                 "broken": self._ledger.broken,
                 "examples": self._ledger.examples,
                 "slowest": self._ledger.slowest,
-                "oldest": served,
+                "served": served,
                 "recovery": recovery,
                 "growth": growth,
                 "stuck": stuck,

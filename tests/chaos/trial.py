@@ -39,6 +39,7 @@ INVARIANTS = {
     "regressed": "older",
     "crossed": "crossed",
     "late": "late",
+    "served": "served",
     "memory": "memory",
     "recovered": "back",
     "closed": "ends",
@@ -141,8 +142,8 @@ def judge(fault: Fault, said: dict[str, Any], hits: dict[str, int], first: int) 
         broken["recovered"] = f"after {outcome.recovery:.1f} s"
     if said["closed"] > _LONGEST_CLOSE:
         broken["closed"] = f"close() took {said['closed']:.1f} s"
-    if fault.serves and said["oldest"] <= first:
-        broken["regressed"] = "some users were not served at all while it lasted"
+    if fault.serves and said["served"] <= first:
+        broken["served"] = "most users got nothing new while it lasted"
     missed = fault.whom - {whom for whom, count in hits.items() if count}
     if missed:
         broken["met"] = f"never met by: {', '.join(sorted(missed))}"
