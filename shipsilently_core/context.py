@@ -97,9 +97,8 @@ def _to_wire(given: dict[Any, Any]) -> tuple[bytes, tuple[str, ...]]:
             dropped.append(str(name) if isinstance(name, str) else type(name).__name__)
         else:
             plain[name] = kept
-    _spell_user_id(plain)
     try:
-        return _encode(plain), tuple(dropped)
+        return _encode(_as_spelt_there(plain)), tuple(dropped)
     except (UnicodeEncodeError, OverflowError):
         return _without_unsendable(plain, dropped)
 
@@ -114,14 +113,14 @@ def _without_unsendable(plain: dict[str, Any], dropped: list[str]) -> tuple[byte
             dropped.append(name.encode("ascii", "backslashreplace").decode("ascii"))
         else:
             kept[name] = value
-    _spell_user_id(kept)
-    return _encode(kept), tuple(dropped)
+    return _encode(_as_spelt_there(kept)), tuple(dropped)
 
 
-def _spell_user_id(plain: dict[str, Any]) -> None:
-    """As the service does, unless it is there in that spelling too; an absent one is not there."""
+def _as_spelt_there(plain: dict[str, Any]) -> dict[str, Any]:
+    """With the service's `userId` for Python's `user_id`, unless both are there."""
     if "user_id" in plain and "userId" not in plain:
-        plain["userId"] = plain.pop("user_id")
+        return {"userId" if name == "user_id" else name: plain[name] for name in plain}
+    return plain
 
 
 def _plain(value: Any) -> Any:

@@ -129,6 +129,8 @@ def test_attributes_from_a_request_body_are_sent_as_they_are(body: bytes) -> Non
 @given(st.dictionaries(NAMES, RICH, max_size=5))
 @example({"a": Decimal("1E+400"), "b": Decimal("-0.0"), "c": Decimal(2**63)})
 @example({"\ud800": 1, "a": "\udfff"})
+@example({"user_id": "\ud800"})
+@example({"user_id": "u1", "userId": "\ud800"})
 def test_any_attributes_are_sent_as_a_second_writer_says(attributes: dict[str, Any]) -> None:
     """Values of every kind arrive in their plain form, or are left out and named."""
     check(attributes)
