@@ -18,7 +18,7 @@ AT_ONCE = 16
 def run(settings: Settings) -> Outcome:
     """Measure."""
     rounds = 1 if settings.quick else 9
-    count = 5 if settings.quick else 60
+    count = 5 if settings.quick else 30
     loop = asyncio.new_event_loop()
     with service() as url:
         opened = acallers(url, own=settings.own)

@@ -25,7 +25,7 @@ class Measurement(NamedTuple):
 
     name: str
     title: str
-    limit: float = 180.0
+    limit: float = 240.0
 
     def run(self, settings: Settings) -> Outcome:
         """Measure in this process."""
