@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 #: Examples of one round; between two rounds the time is looked at.
-ROUND = 300
+ROUND = 100
 
 
 class Rounds:
@@ -36,9 +35,9 @@ class Rounds:
         items[:] = [item for item in items if is_property(item)]
         self._left = len(items)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-        """Go through one property's rounds, the last of them as pytest does it."""
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool:
+        """Go through one property's rounds, in the place of pytest's one call."""
         now = time.monotonic()
         share = max(0.0, self._seconds - (now - self._began)) / max(1, self._left)
         self._left -= 1
@@ -49,14 +48,14 @@ class Rounds:
                 print(line, flush=True)
 
         say(f"\n{pyfuncitem.path.stem}: {pyfuncitem.name}")
-        rounds = 1
+        rounds = 0
         try:
-            while time.monotonic() - now < share:
-                pyfuncitem.obj()
+            while not rounds or time.monotonic() - now < share:
                 rounds += 1
-            return (yield)
+                pyfuncitem.obj()
         finally:
             say(f"    {rounds} rounds of {ROUND} examples in {time.monotonic() - now:.0f} s")
+        return True
 
 
 def is_property(item: pytest.Item) -> bool:
