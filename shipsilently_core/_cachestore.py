@@ -36,6 +36,9 @@ class CacheStore(ABC):
         ConfigurationError: An argument is wrong.
     """
 
+    #: Seconds that the first request of a process waits, at which the cache may have to connect.
+    load_deadline = 1.0
+
     def __init__(
         self,
         *,

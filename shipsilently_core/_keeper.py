@@ -29,7 +29,7 @@ from ._saved import (
     snapshot_of,
 )
 from ._snapshot import Snapshot
-from .stores import SharedStore, SnapshotStore
+from .stores import Found, SharedStore, SnapshotStore
 from .values import Failure, FailureReport, StoreStatus
 
 __all__ = ["Keeper", "Look", "Wait"]
@@ -126,6 +126,7 @@ class Keeper:
         self._baseline = baseline
         self._lease = lease
         self.deadline = float(getattr(store, "deadline", _DEADLINE))
+        self._load_deadline = float(getattr(store, "load_deadline", self.deadline))
         self._interval = float(getattr(store, "interval", _INTERVAL))
         self._most_contexts = int(getattr(store, "max_contexts", _MOST_CONTEXTS))
         self._most_bytes = int(getattr(store, "max_bytes", _MOST_BYTES))
@@ -141,6 +142,8 @@ class Keeper:
         #: The generation in which the store's clock was last read, and what it said: whatever
         #: was asked for later is news of that generation. In the first there was no change yet.
         self._mark: tuple[int, float] = (cache.generation, -1.0)
+        #: Whether the store has none.
+        self._clockless = False
         #: The latest that is known of the store's clock.
         self._seen = 0.0
         self._begin()
@@ -185,7 +188,7 @@ class Keeper:
     def loading(self) -> Iterator[Wait]:
         """Waits until the store has told what earlier processes knew, once in a process."""
         if not self._load.done and self._patient:
-            yield self._load, self.deadline
+            yield self._load, self._load_deadline
             if not self._load.done:
                 # One has waited; for the others what comes later comes later.
                 self._patient = False
@@ -240,7 +243,12 @@ class Keeper:
             return True
         if not self.shared or not self._usable():
             return False
-        if entry is None or entry.looked is None:
+        if entry is None:
+            return True
+        if self._clockless:
+            # Nobody could tell whether what it has is newer.
+            return False
+        if entry.looked is None:
             return True
         if entry.looked.generation != self._cache.generation:
             return True
@@ -278,15 +286,21 @@ class Keeper:
         asked = self._cache.stamp()
         generation, heard_at = self._mark
         newer_than = heard_at if generation == asked.generation else None
-        found = self._call(
-            "look into",
-            lambda: store.get(
+
+        def ask() -> Found:
+            found = store.get(
                 name, newer_than=newer_than, younger_than=self._cache.fresh_for, lease=lease
-            ),
-        )
+            )
+            # Whoever wrote the store may give back anything.
+            if not (_is_data(found.data) and _is_time(found.now)):
+                raise TypeError
+            return found
+
+        found = self._call("look into", ask)
         if found is None:
             return None
         snapshot, age, stamp, fresh = None, 0.0, -1.0, False
+        self._clockless = found.now is None
         if found.now is not None:
             self._seen = found.now
             if newer_than is None:
@@ -490,7 +504,14 @@ class Keeper:
 
     def _read_clock(self, store: SharedStore) -> None:
         generation = self._cache.generation
-        now = self._call("read the clock of", lambda: store.clock(self._seal.fingerprint))
+
+        def ask() -> float | None:
+            now = store.clock(self._seal.fingerprint)
+            if not _is_time(now):
+                raise TypeError
+            return now
+
+        now = self._call("read the clock of", ask)
         if now is not None:
             self._seen = now
             self._mark = (generation, now)
@@ -557,3 +578,11 @@ def _name_of(error: Exception) -> str:
     """What happened, without a text that may hold an address with a password."""
     known = error.strerror if isinstance(error, OSError) else None
     return f"{type(error).__name__}: {known}" if known else type(error).__name__
+
+
+def _is_data(value: object) -> bool:
+    return value is None or isinstance(value, bytes)
+
+
+def _is_time(value: object) -> bool:
+    return value is None or isinstance(value, (int, float))

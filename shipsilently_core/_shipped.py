@@ -19,6 +19,7 @@ from .values import EvaluationResult, Reason
 __all__ = ["opened", "shipped"]
 
 _REDIS = ("redis://", "rediss://", "unix://", "valkey://", "valkeys://")
+_WORDS = {"true": True, "false": False}
 _encode = Encoder(enc_hook=plain).encode
 
 
@@ -28,6 +29,9 @@ def opened(given: Any) -> SnapshotStore | None:
     Raises:
         ConfigurationError: It means none, or a library is missing.
     """
+    if isinstance(given, str):
+        # From the environment, for instance.
+        given = _WORDS.get(given.lower(), given)
     if given is None or given is False:
         return None
     if given is True:

@@ -39,7 +39,8 @@ class SnapshotStore(Protocol):
     from the thread that needs it), never inside an event loop. It may raise anything.
 
     It may have these attributes: ``deadline``, the seconds that a request waits for it at most
-    (1 without); ``interval``, the seconds between two savings at least (10);
+    (1 without); ``load_deadline``, the same for the one request of a process that waits for
+    `load` (as `deadline`); ``interval``, the seconds between two savings at least (10);
     ``max_contexts``, how many contexts are kept at most (1,000); ``max_bytes``, how many
     bytes (8 MiB).
     """

@@ -27,7 +27,7 @@ def config(**settings: Any) -> Config:
 # Stores.
 
 
-@pytest.mark.parametrize("given", [None, False])
+@pytest.mark.parametrize("given", [None, False, "false"])
 def test_without_a_store_there_is_none(given: Any) -> None:
     """Nothing is kept unless it is asked for."""
     assert config(store=given).store is None
@@ -37,7 +37,8 @@ def test_a_store_can_be_meant_in_several_ways(tmp_path: Path) -> None:
     """True, paths and addresses stand for stores, and a store for itself."""
     memory = MemoryStore()
     assert config(store=memory).store is memory
-    assert repr(config(store=True).store) == "FileStore()"
+    for word in (True, "true", "True"):
+        assert repr(config(store=word).store) == "FileStore()"
     for given in (tmp_path / "flags", str(tmp_path / "flags")):
         store = config(store=given).store
         assert isinstance(store, FileStore)

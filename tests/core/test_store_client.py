@@ -625,14 +625,19 @@ def test_a_store_that_gives_no_bytes_is_ignored() -> None:
     """What a store of somebody's own gives is checked, not trusted."""
 
     class Odd(BrokenStore):
+        found: Any = Found(b"nor this", 5.0)
+
         def load(self, name: str) -> Any:
             return {"not": "bytes"}
 
-        def get(self, name: str, **_: Any) -> Found:
-            return Found(b"nor this", 5.0)
+        def get(self, name: str, **_: Any) -> Any:
+            return self.found
+
+        def clock(self, name: str) -> Any:
+            return "noon"
 
     fleet = Fleet()
-    fleet.store = Odd(fleet.clock.time)
+    fleet.store = store = Odd(fleet.clock.time)
     client = fleet.client()
     assert client.flags(ADA).get("a") == 1
     messages = [error.message for error in fleet.errors]
@@ -640,6 +645,32 @@ def test_a_store_that_gives_no_bytes_is_ignored() -> None:
         (True, False),
         (False, True),
     ]
+    for found in (None, Found("text", 5.0), Found(b"", "noon")):  # type: ignore[arg-type]
+        store.found = found
+        fleet.clock.advance(100)
+        assert client.flags({"userId": repr(found)}).get("a") == 1
+        status = client.status().store
+        assert status is not None
+        assert status.error in ("TypeError", "AttributeError")
+    with running({"a": 1}, store=store) as run:
+        run.change({"a": 2})
+        eventually(lambda: run.client.flags(ADA).get("a") == 2)
+
+
+def test_a_store_without_a_clock_is_not_asked_in_vain() -> None:
+    """Where nobody can tell what is newer, a context that is known is not looked up again."""
+
+    class Clockless(BrokenStore):
+        def get(self, name: str, **how: Any) -> Found:
+            return Found(super().get(name, **how).data)
+
+    fleet = Fleet()
+    fleet.store = store = Clockless(fleet.clock.time)
+    client = fleet.client()
+    for _ in range(5):
+        assert client.flags(ADA).get("a") == 1
+        fleet.clock.advance(HOUR)
+    assert store.calls.count("get") == 1
 
 
 def test_contents_that_only_seem_right_are_ignored() -> None:
