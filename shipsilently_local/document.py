@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
@@ -19,6 +20,7 @@ __all__ = [
     "Operator",
     "Rule",
     "Scalar",
+    "are_same",
     "kind_of",
 ]
 
@@ -108,6 +110,14 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     schema: Annotated[str | None, Meta(description="Where an editor finds this JSON Schema.")] = (
         msgspec.field(default=None, name="$schema")
     )
+
+
+def are_same(flags: Mapping[str, Flag], others: Mapping[str, Flag]) -> bool:
+    """Whether these are the same flags in the same order, to the type of each value.
+
+    In Python ``True`` equals 1, in JSON it does not.
+    """
+    return msgspec.json.encode(flags) == msgspec.json.encode(others)
 
 
 def kind_of(value: object) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ._checks import check_flags
-from .document import Flag
+from .document import Flag, are_same
 from .errors import FlagsFileError
 from .flagsfile import parse, parse_plain, read, render, rewrite
 
@@ -107,7 +107,7 @@ class FileSource:
         if content == self._content and self._problem is None:
             return False
         flags = parse(content, self.path).flags
-        changed = flags != self.flags or list(flags) != list(self.flags)
+        changed = not are_same(flags, self.flags)
         recovered = self._problem is not None
         self._content, self._problem, self.flags = content, None, flags
         if changed or recovered:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .bodies import Event
-from .document import Flag
+from .document import Flag, are_same
 from .faults import ENDPOINTS, Fault, FaultTable
 from .streams import Streams
 from .tickets import Tickets
@@ -74,7 +74,7 @@ class ServiceState:
 
     def put_flags(self, flags: Mapping[str, Flag]) -> bool:
         """Serve these flags from now on and say so; False when they are the same."""
-        if flags == self.flags and list(flags) == list(self.flags):
+        if are_same(flags, self.flags):
             return False
         self.flags = flags
         self.streams.announce()

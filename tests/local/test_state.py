@@ -42,6 +42,8 @@ def test_equal_flags_are_no_change() -> None:
     assert not known.put_flags(same)
     assert known.put_flags(turned)
     assert list(known.flags) == ["b", "a"]
+    typed = check_flags({"b": {"default": 2}, "a": {"default": True}}, "f")
+    assert known.put_flags(typed)
 
 
 def test_faults_and_counts_outlive_a_run() -> None:
