@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -182,9 +183,12 @@ def _deeper(value: Any, levels: int) -> bool:
 
 def _parse_row_by_row(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
     try:
-        raw_rows = _loose_batch.decode(body).flags
+        raw_rows: dict[str, bytes | Raw] = dict(_loose_batch.decode(body).flags)
     except _UNREADABLE:
-        return None
+        found = _rows_beside_half_a_pair(body)
+        if found is None:
+            return None
+        raw_rows = found
     rows: dict[str, Row] = {}
     malformed: list[str] = []
     for key, raw in raw_rows.items():
@@ -194,6 +198,33 @@ def _parse_row_by_row(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
         else:
             rows[key] = row
     return rows, malformed
+
+
+def _rows_beside_half_a_pair(body: bytes) -> dict[str, bytes | Raw] | None:
+    """The rows of an answer in which a string holds half of a surrogate pair, as an escape.
+
+    It costs the flag whose row it is in: services that cut texts by UTF-16 units send such, and
+    msgspec refuses the whole document for it.
+    """
+    try:
+        document = json.loads(body.decode(), parse_constant=_refuse_constant)
+        flags = document["flags"]
+        return {key: json.dumps(row).encode() for key, row in flags.items() if _encodable(key)}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _encodable(key: str) -> bool:
+    # A key with half of a pair can be asked for by nobody.
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def retry_after(reply: Reply, *, now: float, base: float) -> float | None:

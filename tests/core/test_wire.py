@@ -282,3 +282,28 @@ def test_no_retry_after_leaves_the_bounds(text: str, date: str) -> None:
         pause = retry_after(throttled(text, status, date), now=NOW, base=1.0)
         assert pause is not None
         assert 0 <= pause <= 3600
+
+
+HALF = rb'{"value":"cut \ud83d","reason":"default"}'
+GOOD = rb'{"value":"whole \ud83d\ude00","reason":"default"}'
+
+
+def test_half_a_surrogate_pair_costs_its_own_flag_only() -> None:
+    """A text that the service has cut inside an emoji leaves the other flags as they are."""
+    parsed = parse_batch(rb'{"flags":{"bad":' + HALF + rb',"good":' + GOOD + b"}}")
+    assert parsed is not None
+    rows, malformed = parsed
+    assert {key: row.value for key, row in rows.items()} == {"good": "whole \U0001f600"}
+    assert malformed == ["bad"]
+    keyed = parse_batch(rb'{"flags":{"\ud83d":' + GOOD + rb',"good":' + GOOD + b"}}")
+    assert keyed is not None
+    assert list(keyed[0]) == ["good"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [b"[%s]", b'{"flags":[%s]}', b'{"other":%s}', b'{"flags":{"a":%s},"b":NaN}', b'{"flags":%s'],
+)
+def test_half_a_surrogate_pair_does_not_make_an_answer_of_anything(document: bytes) -> None:
+    """What is not the promised JSON otherwise is refused as ever."""
+    assert parse_batch(document % HALF) is None
