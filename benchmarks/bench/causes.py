@@ -21,16 +21,18 @@ CAUSES = {
         "first read costs decides this."
     ),
     "all_flags": (
-        "After the copy, every result is looked at for an object or an array that has to be "
-        "copied too; which ones do is known when the answer is decoded and could be kept."
+        "What is over the copy does not grow with it: the request's own object, the look at the "
+        "process and the clock, and finding the user's evaluation take as long as copying a "
+        "thousand entries."
     ),
     "decode": (
-        "Every row is checked in Python after it has been decoded: that its key is its own and "
-        "its value not nested too deeply. The fastest decoder checks nothing."
+        "After the decoder every row is checked in Python, that its key is its own and its value "
+        "not nested too deeply, and compared with those of the user that others are held against. "
+        "The fastest decoder does neither."
     ),
     "memory": (
-        "Each answer that differs is held in rows of its own, even where nearly all rows equal "
-        "those of others."
+        "Of each row that differs, the key, the reason and the rule's id are strings of their "
+        "own, though they equal those of all other users; without them a user takes about half."
     ),
     "unread": (
         "A middleware that sets a context variable and an attribute, and takes both back, in "
