@@ -122,8 +122,7 @@ class HttpTransport:
                 for chunk in response.iter_stream():
                     body.feed(chunk)
                 content = body.finish()
-            if _has_more(response.stream):
-                response.extensions["network_stream"].close()
+            _give_up_if_more_came(response.stream)
         finally:
             response.close()
         self._heard = time.monotonic()
@@ -167,8 +166,7 @@ class HttpTransport:
                         time_left()
                         body.feed(chunk)
                     content = body.finish()
-            if _has_more(stream):
-                response.extensions["network_stream"].close()
+            _give_up_if_more_came(stream)
         finally:
             response.close()
         return Reply(response.status_code, content, headers)
@@ -224,8 +222,7 @@ class HttpTransport:
                 async for chunk in response.aiter_stream():
                     body.feed(chunk)
                 content = body.finish()
-            if _has_more(response.stream):
-                await response.extensions["network_stream"].aclose()
+            _give_up_if_more_came(response.stream)
         finally:
             await response.aclose()
         held.heard = time.monotonic()
@@ -442,20 +439,22 @@ def _doubtful(pool: Any, reply: Reply, begin: float, heard: float) -> list[Any]:
 _LAYERS = ("_stream", "_httpcore_stream", "_connection")
 
 
-def _has_more(stream: Any) -> bool:
-    """Whether the server has sent more than the answer that was just read.
+def _give_up_if_more_came(stream: Any) -> None:
+    """Use the connection for nothing more where the server has sent more than the answer just read.
 
     httpcore would take that for the answer to the next question on this connection, which
     may be about somebody else. It offers no way to ask, so this looks into it; where it
-    looks different one day, nothing is found.
+    looks different one day, nothing is found. It is h11 that is told: a connection whose
+    socket alone is closed can still be given to another thread, and answers from what came.
     """
     while stream is not None:
         protocol = getattr(stream, "_h11_state", None)
         if protocol is not None:
-            return bool(protocol.trailing_data[0])
+            if protocol.trailing_data[0]:
+                protocol.send_failed()
+            return
         below = (getattr(stream, name, None) for name in _LAYERS)
         stream = next((layer for layer in below if layer is not None), None)
-    return False
 
 
 class _Room:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -49,6 +50,21 @@ def test_a_second_answer_is_not_taken_for_that_of_the_next_question(
         bodies = [send(about(user)).body for user in ("ada", "bob", "eve")]
     assert [json.loads(body)["userId"] for body in bodies] == ["ada", "bob", "eve"]
     assert len({received.client_port for received in server.received}) == 3
+
+
+@pytest.mark.parametrize("way", ["plain", "httpx"])
+def test_nor_is_it_when_threads_wait_for_the_connection(way: str, server: WireServer) -> None:
+    """A connection with a second answer on it is given to none of many threads."""
+    turns = itertools.cycle([echo, echo, twice])
+    server.always(lambda received: next(turns)(received))
+    users = [f"user-{number}" for number in range(8)]
+    with line(way, server.url, timeout=20) as send, ThreadPoolExecutor(len(users)) as pool:
+
+        def others(user: str) -> list[str]:
+            bodies = [send(about(user)).body for _ in range(150)]
+            return [name for body in bodies if (name := json.loads(body)["userId"]) != user]
+
+        assert list(pool.map(others, users)) == [[]] * len(users)
 
 
 @pytest.mark.parametrize("way", WAYS)
