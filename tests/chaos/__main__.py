@@ -107,7 +107,8 @@ def show(out: Console, outcomes: Sequence[Outcome]) -> None:
         caption=(
             "yes: no read raised; none gave a value older than before; none gave another user's; "
             f"none took longer than {LONGEST:g} s; a fault that leaves answers whole kept "
-            f"none back; the process grew by at most {MOST_MEGABYTES:g} MB; it streamed and everybody was current at most {RECOVERY:g} s "
+            f"none back; the process grew by at most {MOST_MEGABYTES:g} MB; it streamed and "
+            f"everybody was current at most {RECOVERY:g} s "
             "after the fault's end; the client could be closed"
         ),
     )

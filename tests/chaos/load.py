@@ -94,8 +94,11 @@ class Load:
         return sorted(user.newest for user in self.own)[len(self.own) // 2]
 
     def _choose(self, own: User, rng: random.Random) -> tuple[User, bool]:
-        user = rng.choice(self.shared) if rng.random() < _TOGETHER else own
-        return user, rng.random() < 0.15
+        # Of two questions at once, nobody knows which one the service has looked at first. Requests
+        # for one user share what they ask; `evaluate` asks by itself, so it is for one reader.
+        if rng.random() < _TOGETHER:
+            return rng.choice(self.shared), False
+        return own, rng.random() < 0.2
 
     def _read(self, own: User) -> None:
         rng = random.Random(own.name)
