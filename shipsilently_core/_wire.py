@@ -163,7 +163,13 @@ def parse_batch(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
         rows = _batch.decode(body).flags
     except _UNREADABLE:
         return _parse_row_by_row(body)
-    malformed = [key for key, row in rows.items() if not _is_sound(row, key)]
+    # As `_is_sound`, without a call for each of the many rows that are.
+    malformed = [
+        key
+        for key, row in rows.items()
+        if ((own := row.flagKey) is not None and own != key)
+        or (type(row.value) in (dict, list) and _deeper(row.value, _DEEPEST))
+    ]
     for key in malformed:
         del rows[key]
     return rows, malformed
