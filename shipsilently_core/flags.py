@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from ._evaluation import Evaluator
 from ._overrides import overrides
+from ._process import on_event_loop
+from ._snapshot import Row
 from ._view import UNSET, View, overridden
-from ._wire import Row
 from .context import Context
+from .errors import EvaluationError
 from .values import EvaluationResult, FlagValue
 
 if TYPE_CHECKING:
@@ -36,6 +40,42 @@ class Resolver(Protocol):
         ...
 
 
+class _Seen:
+    """What is seen from one evaluation to the next.
+
+    Attributes:
+        view: The evaluation.
+        number: Of the refresh that it came with; 0 for the first evaluation.
+        asked: The keys that were asked for, so have been counted.
+        rows: Those of them that can be had without further ado.
+    """
+
+    __slots__ = ("asked", "number", "rows", "view")
+
+    def __init__(self, view: View, number: int, asked: set[str]) -> None:
+        self.view = view
+        self.number = number
+        self.asked = asked
+        self.rows: dict[str, Row] = {}
+
+
+class _Refresh:
+    """One that was asked for and is still to come.
+
+    Attributes:
+        number: Which of two has begun later.
+        taken: Whether somebody waits for it. Until it is there, the others see what they saw.
+    """
+
+    __slots__ = ("number", "taken")
+
+    numbers = count(1)
+
+    def __init__(self) -> None:
+        self.number = next(self.numbers)
+        self.taken = False
+
+
 class Flags:
     """All flags of one context: evaluated when the first is read, then the same to the end.
 
@@ -43,28 +83,35 @@ class Flags:
     shared with every other request for the same context, and after a failure the
     last known good values. Reading never raises (unless ``disable_cache=True``).
 
-    In a coroutine, ``await`` one of the awaitable verbs first; after that the plain
-    ones answer from memory. A plain verb that comes first serves what is known
-    without asking the service, since waiting would stop the whole event loop.
+    In a coroutine, ``await`` the flags themselves first, or one of the awaitable verbs;
+    after that the plain ones answer from memory. A plain verb that comes first serves what
+    is known without asking the service, since waiting would stop the whole event loop::
+
+        flags = await client.flags(user_id="u1")
+        if flags.is_enabled("new-checkout"): ...
 
     Made by `ShipSilentlyClient.flags`.
     """
 
-    __slots__ = ("_asked", "_client", "_context", "_may_block", "_rows", "_view")
+    __slots__ = ("_client", "_context", "_due", "_early", "_may_block", "_now")
 
     def __init__(self, client: Resolver, context: Context, *, may_block: bool = False) -> None:
         self._client = client
         self._context = context
         self._may_block = may_block
-        self._view: View | None = None
-        #: What has been asked for, so has been counted, and can be had without further ado.
-        self._rows: dict[str, Row] = {}
-        self._asked: set[str] = set()
+        self._now: _Seen | None = None
+        self._due: _Refresh | None = None
+        #: The keys that were asked for, so counted, before there was an evaluation to keep.
+        self._early: set[str] | None = None
 
     @property
     def context(self) -> Context:
         """Whom these flags are evaluated for."""
         return self._context
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Evaluate, as `aload`: ``await client.flags(...)``, ``await flags.refresh()``."""
+        return self.aload().__await__()
 
     def load(self) -> Self:
         """Evaluate, unless that is done already; afterwards every verb answers from memory.
@@ -84,15 +131,19 @@ class Flags:
 
     async def aload(self) -> Self:
         """`load`, waiting in a task: the plain verbs need no ``await`` afterwards."""
-        if not self._left_to_reads():
-            await self._aseen()
+        if not self._left_to_reads() and (self._now is None or self._due is not None):
+            await self._arrive()
         return self
 
     def refresh(self) -> Self:
         """See what a new request would see now: for whatever lives longer than a request.
 
-        What was read is forgotten, and counts anew. Nothing is asked where the client
+        Afterwards each flag that is read counts anew. Nothing is asked where the client
         holds a fresh evaluation, so this may be called often.
+
+        In a coroutine, write ``await flags.refresh()``: without the ``await`` it only says
+        that the flags are to be refreshed by whoever awaits next. Until the new values are
+        there, everybody sees what was seen before.
 
         Returns:
             These flags.
@@ -101,16 +152,14 @@ class Flags:
             EvaluationError: The attempt failed and the cache is switched off. What was
                 seen before stays.
         """
-        if self._left_to_reads():
-            return self._begin_anew(None)
-        view, lasting = self._client.resolve(self._context, may_block=self._may_block)
-        return self._begin_anew(view if lasting else None)
+        if self._make_due() and self._may_wait():
+            self._seen()
+        return self
 
     async def arefresh(self) -> Self:
-        """`refresh`, waiting in a task."""
-        if self._left_to_reads():
-            return self._begin_anew(None)
-        return self._begin_anew(await self._client.aresolve(self._context))
+        """The same as ``await flags.refresh()``."""
+        self._make_due()
+        return await self.aload()
 
     def evaluate_all(self) -> dict[str, EvaluationResult]:
         """Every flag of the environment, by key; at most one attempt, then from memory.
@@ -118,11 +167,11 @@ class Flags:
         Raises:
             EvaluationError: The attempt failed and the cache is switched off.
         """
-        return overridden(self._seen().results())
+        return overridden(self._seen().view.results())
 
     async def aevaluate_all(self) -> dict[str, EvaluationResult]:
         """`evaluate_all`, waiting in a task."""
-        return overridden((await self._aseen()).results())
+        return overridden((await self._aseen()).view.results())
 
     @overload
     def get(self, key: str, default: bool) -> bool: ...
@@ -141,11 +190,13 @@ class Flags:
             key: The flag.
             default: Left out, the one declared in the configuration, else ``None``.
         """
-        row = self._rows.get(key)
-        if row is not None and not overrides.values:
-            value = row.value
-            if type(value) is type(default) and type(value) not in (dict, list):
-                return value
+        seen = self._now
+        if seen is not None and self._due is None and not overrides.values:
+            row = seen.rows.get(key)
+            if row is not None:
+                value = row.value
+                if type(value) is type(default) and type(value) not in (dict, list):
+                    return value
         return self.detail(key, default).value
 
     @overload
@@ -160,7 +211,9 @@ class Flags:
     async def aget(self, key: str, default: None = None) -> FlagValue: ...
     async def aget(self, key: str, default: Any = UNSET) -> Any:
         """`get`, waiting in a task."""
-        return (await self.adetail(key, default)).value
+        if key not in overrides.values:
+            await self._aseen()
+        return self.get(key, default)
 
     def is_enabled(self, key: str, *, default: bool = UNSET) -> bool:
         """Whether the flag is on: its value is ``True``, not merely truthy.
@@ -169,7 +222,8 @@ class Flags:
             key: The flag.
             default: Left out, the one declared in the configuration, else ``False``.
         """
-        default = self._client.evaluator.default(key, default, False)
+        if default is UNSET:
+            default = self._client.evaluator.default(key, UNSET, False)
         return self.get(key, default) is True
 
     async def ais_enabled(self, key: str, *, default: bool = UNSET) -> bool:
@@ -184,14 +238,15 @@ class Flags:
         default = evaluator.default(key, default)
         if key in overrides.values:
             return evaluator.overridden(key, default)
-        view = self._seen()
+        seen = self._seen()
+        view = seen.view
         result = evaluator.detail(view, key, default)
-        if key not in self._asked:
+        if key not in seen.asked:
             # However often one request asks for a flag, it is one check.
-            self._asked.add(key)
+            seen.asked.add(key)
             evaluator.count(view, result)
             if view.failure is None and view.own is not None and key in view.own.rows:
-                self._rows[key] = view.own.rows[key]
+                seen.rows[key] = view.own.rows[key]
         return result
 
     async def adetail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
@@ -203,7 +258,7 @@ class Flags:
     def as_(self, kind: type[Kind]) -> Kind:
         """The flags as a `FlagSet`: ``flags.as_(Checkout).banner``.
 
-        In a coroutine, ``await flags.aload()`` first.
+        In a coroutine, ``await flags`` first.
         """
         return kind.of(self)
 
@@ -222,39 +277,107 @@ class Flags:
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, str):
             return False
-        return key in overrides.values or self._seen().find(key) is not None
+        return key in overrides.values or self._seen().view.find(key) is not None
 
     def __repr__(self) -> str:
-        if self._view is None:
+        if self._now is None:
             return "<Flags: not evaluated yet>"
-        own = self._view.own
+        own = self._now.view.own
         return f"<Flags: {0 if own is None else len(own.rows)} flags>"
 
-    def _seen(self) -> View:
-        if self._view is not None:
-            return self._view
-        view, lasting = self._client.resolve(self._context, may_block=self._may_block)
-        return self._keep(view) if lasting else view
+    # For integrations, which may have to find out whom for.
 
-    async def _aseen(self) -> View:
-        if self._view is not None:
-            return self._view
-        return self._keep(await self._client.aresolve(self._context))
+    def _ask(self, *, anew: bool) -> tuple[Context, View, bool]:
+        """Whom for, what is seen, and whether that is worth keeping.
 
-    def _keep(self, view: View) -> View:
-        if self._view is not None:
-            # Two threads or tasks of one request have waited: the first one's is everybody's.
-            return self._view
-        self._view = view
-        return view
+        Args:
+            anew: Whether it is for a refresh. Whom for may have changed then, and is kept
+                only together with the new view.
+        """
+        return self._context, *self._client.resolve(self._context, may_block=self._may_block)
+
+    async def _aask(self, *, anew: bool) -> tuple[Context, View]:
+        """`_ask`, waiting in a task; what comes is always worth keeping."""
+        return self._context, await self._client.aresolve(self._context)
+
+    def _forget(self) -> None:
+        """Be as if nothing had been read yet."""
+        self._now = self._due = self._early = None
 
     def _left_to_reads(self) -> bool:
+        """Whether a test has set flags, so that nothing is evaluated ahead."""
         if not overrides.values:
             return False
         # A test's coroutine that has awaited these flags may read them, at the price of a wait.
         self._may_block = True
         return True
 
-    def _begin_anew(self, view: View | None) -> Self:
-        self._rows, self._asked, self._view = {}, set(), view
-        return self
+    # What is seen.
+
+    def _seen(self) -> _Seen:
+        seen, due = self._now, self._due
+        if seen is not None and (due is None or due.taken):
+            return seen
+        mine = due is not None and self._may_wait()
+        if due is not None and mine:
+            due.taken = True
+        try:
+            context, view, lasting = self._ask(anew=due is not None)
+        except EvaluationError:
+            if seen is not None and not mine:
+                return seen
+            self._settle(due)
+            raise
+        if lasting:
+            return self._show(context, view, due)
+        if seen is not None:
+            # Nobody has awaited the refresh, and this read cannot.
+            return seen
+        if self._early is None:
+            self._early = set()
+        return _Seen(view, 0, self._early)
+
+    async def _aseen(self) -> _Seen:
+        seen, due = self._now, self._due
+        if seen is not None and (due is None or due.taken):
+            return seen
+        return await self._arrive()
+
+    async def _arrive(self) -> _Seen:
+        due = self._due
+        if due is None:
+            return self._show(*await self._aask(anew=False), None)
+        due.taken = True
+        try:
+            context, view = await self._aask(anew=True)
+        finally:
+            self._settle(due)
+        return self._show(context, view, due)
+
+    def _show(self, context: Context, view: View, due: _Refresh | None) -> _Seen:
+        self._settle(due)
+        seen, number = self._now, 0 if due is None else due.number
+        if seen is not None and number <= seen.number:
+            # Others of this request have waited, too: the first evaluation is everybody's, and
+            # of two refreshes the one that has begun later.
+            return seen
+        asked, self._early = self._early, None
+        self._context = context
+        self._now = seen = _Seen(view, number, set() if asked is None else asked)
+        return seen
+
+    def _make_due(self) -> bool:
+        """Whether there is anything to evaluate before the next read."""
+        if self._left_to_reads():
+            self._forget()
+            return False
+        self._due, self._early = _Refresh(), None
+        return True
+
+    def _settle(self, due: _Refresh | None) -> None:
+        # Meanwhile, another one may have been asked for.
+        if self._due is due:
+            self._due = None
+
+    def _may_wait(self) -> bool:
+        return self._may_block or not on_event_loop()

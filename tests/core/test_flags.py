@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shipsilently_core import Context, EvaluationError, Failure, Flags, Source
+from shipsilently_core.testing import override_flags
 from tests.core.support import Heard, Setup, listening, setup
 
 VALUES: dict[str, Any] = {
@@ -235,31 +236,45 @@ async def test_they_can_be_loaded_in_a_task(lines: list[Any]) -> None:
     assert lines == []
 
 
-def refreshed(flags: Flags, *, awaited: bool) -> Flags:
-    return asyncio.run(flags.arefresh()) if awaited else flags.refresh()
+async def test_they_can_be_awaited_themselves(lines: list[Any]) -> None:
+    """`await flags` evaluates once, as `aload`, and gives the flags."""
+    s = setup(VALUES)
+    flags = flags_of(s)
+    assert await flags is flags
+    assert (await flags).get("on", False) is True
+    assert len(s.service.requests) == 1
+    assert lines == []
 
 
-@pytest.mark.parametrize("awaited", [False, True])
-def test_a_refresh_sees_what_a_new_request_would_see(awaited: bool) -> None:
+def refreshed(flags: Flags, way: str) -> Flags:
+    async def awaited() -> Flags:
+        return await (flags.arefresh() if way == "arefresh" else flags.refresh())
+
+    return flags.refresh() if way == "plain" else asyncio.run(awaited())
+
+
+@pytest.mark.parametrize("way", ["plain", "arefresh", "await refresh"])
+def test_a_refresh_sees_what_a_new_request_would_see(way: str) -> None:
     """Nothing is asked while the cache is fresh; afterwards the new values are there."""
     s = setup({"a": 1})
     flags = flags_of(s)
     assert flags.get("a", 0) == 1
     s.service.set({"a": 2})
-    assert refreshed(flags, awaited=awaited) is flags
+    assert refreshed(flags, way) is flags
     assert flags.get("a", 0) == 1
     assert len(s.service.requests) == 1
     s.clock.advance(31)
     assert flags.get("a", 0) == 1
-    assert refreshed(flags, awaited=awaited).get("a", 0) == 2
+    assert refreshed(flags, way).get("a", 0) == 2
     assert len(s.service.requests) == 2
     s.service.fail(500)
     s.clock.advance(31)
-    assert refreshed(flags, awaited=awaited).get("a", 0) == 2
+    assert refreshed(flags, way).get("a", 0) == 2
     assert flags.detail("a", 0).source is Source.CACHE
 
 
-def test_what_is_read_after_a_refresh_counts_anew() -> None:
+@pytest.mark.parametrize("way", ["plain", "arefresh", "await refresh"])
+def test_what_is_read_after_a_refresh_counts_anew(way: str) -> None:
     """However often it is read, a flag is one check until the next refresh."""
     s = setup({"a": 1})
     s.client.evaluate_all(WHO)
@@ -268,28 +283,240 @@ def test_what_is_read_after_a_refresh_counts_anew() -> None:
         for _ in range(3):
             flags.get("a", 0)
         assert len(s.client.evaluator.analytics) == expected
-        flags.refresh()
+        refreshed(flags, way)
 
 
-def test_a_refresh_that_raises_leaves_what_was_seen() -> None:
+@pytest.mark.parametrize("way", ["plain", "arefresh", "await refresh"])
+def test_a_refresh_that_raises_leaves_what_was_seen(way: str) -> None:
     """With `disable_cache` a failed refresh raises, and the values stay as they were."""
     s = setup({"a": 1}, disable_cache=True)
     flags = flags_of(s).load()
+    assert flags.get("a", 0) == 1
     s.service.fail(500)
     with pytest.raises(EvaluationError):
-        flags.refresh()
+        refreshed(flags, way)
     assert flags.get("a", 0) == 1
+    assert asyncio.run(flags.aget("a", 0)) == 1
+    assert len(s.service.requests) == 2
 
 
-async def test_a_plain_refresh_in_a_coroutine_never_waits() -> None:
-    """It serves what is known, and an awaited read afterwards asks."""
+async def test_a_forgotten_await_is_told_of(lines: list[Any]) -> None:
+    """Without its `await` a refresh in a coroutine asks nothing: what was seen stays, one line."""
     s = setup({"a": 1})
-    flags = await flags_of(s).aload()
+    flags = await flags_of(s)
+    assert flags.get("a", 0) == 1
     s.service.set({"a": 2})
     s.clock.advance(31)
-    assert flags.refresh().get("a", 0) == 1
+    assert flags.refresh() is flags
+    assert lines == []
+    assert flags.get("a", 0) == 1
+    assert flags.detail("a", 0).error is None
+    assert ["await" in line.getMessage() for line in lines] == [True]
     assert len(s.service.requests) == 1
     assert await flags.aget("a", 0) == 2
+    assert flags.get("a", 0) == 2
+
+
+async def test_a_forgotten_await_raises_nothing() -> None:
+    """With `disable_cache`, too, what was seen stays until somebody awaits the refresh."""
+    s = setup({"a": 1}, disable_cache=True)
+    flags = await flags_of(s)
+    s.service.set({"a": 2})
+    assert flags.refresh().get("a", 0) == 1
+    assert len(s.service.requests) == 1
+    assert (await flags).get("a", 0) == 2
+
+
+async def test_a_refresh_before_the_first_read_is_like_none() -> None:
+    """Without a cache a read that nobody awaited raises, before and after it."""
+    s = setup({"a": 1}, disable_cache=True)
+    with pytest.raises(EvaluationError):
+        flags_of(s).refresh().get("a", 0)
+    flags = flags_of(setup({"a": 1}))
+    assert flags.get("a", 0) == 0
+    assert flags.refresh().get("a", 0) == 0
+    assert flags.get("a", 0) == 0
+    assert await flags.aget("a", 0) == 1
+
+
+async def test_a_refresh_needs_no_await_where_the_cache_is_fresh(lines: list[Any]) -> None:
+    """Then the next plain read has the new values, and nothing warns."""
+    s = setup({"a": 1})
+    flags = await flags_of(s)
+    s.service.set({"a": 2})
+    s.clock.advance(31)
+    await s.client.aevaluate_all(WHO)
+    assert flags.get("a", 0) == 1
+    assert flags.refresh().get("a", 0) == 2
+    assert lines == []
+
+
+def test_a_refresh_that_was_not_awaited_is_made_up_for_by_a_thread() -> None:
+    """A read that may wait does so, and raises what the refresh would have raised, once."""
+    s = setup({"a": 1}, disable_cache=True)
+    flags = flags_of(s).load()
+
+    async def forget() -> None:
+        flags.refresh()
+
+    s.service.set({"a": 2})
+    asyncio.run(forget())
+    assert flags.get("a", 0) == 2
+    s.service.fail(500)
+    asyncio.run(forget())
+    with pytest.raises(EvaluationError):
+        flags.get("a", 0)
+    assert flags.get("a", 0) == 2
+
+
+def test_a_loop_that_may_be_blocked_refreshes_at_once() -> None:
+    """With `block_event_loop` a refresh waits, whether it is awaited or not."""
+    s = setup({"a": 1})
+    flags = s.client.flags(WHO, block_event_loop=True)
+
+    async def refresh() -> None:
+        for number in (2, 3):
+            s.service.set({"a": number})
+            s.clock.advance(31)
+            flags.refresh()
+            assert flags.get("a", 0) == number
+            assert await flags is flags
+
+    assert flags.get("a", 0) == 1
+    asyncio.run(refresh())
+    assert len(s.service.requests) == 3
+
+
+class Held:
+    """A service whose answers wait, each for its own release."""
+
+    def __init__(self, s: Setup) -> None:
+        self.releases: list[asyncio.Event] = []
+        self._answer = s.service.asend
+        s.service.asend = self.asend  # type: ignore[method-assign]
+
+    async def asend(self, request: Any) -> Any:
+        """Answer when released, with what was true when it was asked."""
+        answer = await self._answer(request)
+        release = asyncio.Event()
+        self.releases.append(release)
+        await release.wait()
+        return answer
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_others_see_what_they_saw_until_a_refresh_is_there(lines: list[Any]) -> None:
+    """While one task awaits it, reads of the others, awaited or not, have the former values."""
+    s = setup({"a": 1})
+    flags = await flags_of(s)
+    assert flags.get("a", 0) == 1
+    counted = len(s.client.evaluator.analytics)
+    s.service.set({"a": 2})
+    s.clock.advance(31)
+    held = Held(s)
+    task = asyncio.ensure_future(flags.refresh())
+    await settle()
+    assert flags.get("a", 0) == 1
+    assert await flags.aget("a", 0) == 1
+    assert flags.detail("a", 0).error is None
+    assert len(s.client.evaluator.analytics) == counted
+    held.releases[0].set()
+    assert await task is flags
+    assert flags.get("a", 0) == 2
+    assert lines == []
+
+
+async def test_tasks_that_refresh_together_share_one_attempt() -> None:
+    """Two refreshes at once ask once, and both have seen the new values when they are there."""
+    s = setup({"a": 1})
+    flags = await flags_of(s)
+    s.service.set({"a": 2})
+    s.clock.advance(31)
+
+    async def refresh() -> float:
+        await flags.refresh()
+        return flags.get("a", 0)
+
+    assert list(await asyncio.gather(refresh(), refresh())) == [2, 2]
+    assert len(s.service.requests) == 2
+    s.service.set({"a": 3})
+    s.clock.advance(31)
+    one = flags.refresh()
+    # Both wait for the same refresh, since `flags` is the same object.
+    await asyncio.gather(flags.aget("a", 0), one, one)
+    assert flags.get("a", 0) == 3
+    assert len(s.service.requests) == 3
+
+
+async def test_the_refresh_that_began_last_is_seen() -> None:
+    """One that is overtaken by a later one changes nothing any more."""
+    s = setup({"a": 1}, max_age=0)
+    flags = await flags_of(s)
+    held = Held(s)
+    early = asyncio.ensure_future(flags.refresh())
+    await settle()
+    s.service.set({"a": 2})
+    s.client.evaluator.cache.invalidate()
+    late = asyncio.ensure_future(flags.refresh())
+    await settle()
+    early_release, late_release = held.releases
+    late_release.set()
+    await late
+    seen = flags.evaluate_all()
+    early_release.set()
+    await early
+    assert flags.evaluate_all() == seen
+    assert flags.get("a", 0) == 2
+
+
+async def test_a_cancelled_refresh_changes_nothing(lines: list[Any]) -> None:
+    """Whoever gives up a refresh, and everybody else, sees what was seen before."""
+    s = setup({"a": 1})
+    flags = await flags_of(s)
+    s.service.set({"a": 2})
+    s.clock.advance(31)
+    held = Held(s)
+    task = asyncio.ensure_future(flags.refresh())
+    await settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert flags.get("a", 0) == 1
+    assert await flags.aget("a", 0) == 1
+    held.releases[0].set()
+    assert (await flags.refresh()).get("a", 0) == 2
+    assert lines == []
+
+
+async def test_what_a_test_has_set_is_awaited_without_asking() -> None:
+    """The awaitable verbs, and loading, ask nothing for a flag that a test has set."""
+    s = setup({"a": False})
+    flags = flags_of(s)
+    with override_flags(a=True):
+        assert await flags.load() is flags
+        assert await flags.aget("a", False) is True
+        assert await flags.ais_enabled("a")
+        assert (await flags.adetail("a")).source is Source.OVERRIDE
+    assert s.service.requests == []
+
+
+async def test_a_refresh_under_overrides_asks_nothing() -> None:
+    """While a test has set flags, it forgets what was seen, and the next read of others asks."""
+    s = setup({"a": 1, "b": 1})
+    flags = await flags_of(s)
+    s.service.set({"a": 2, "b": 2})
+    s.clock.advance(31)
+    with override_flags(a=5):
+        assert await flags.refresh() is flags
+        assert flags.get("a", 0) == 5
+        assert len(s.service.requests) == 1
+        assert flags.get("b", 0) == 2
+    assert flags.get("a", 0) == 2
+    assert len(s.service.requests) == 2
 
 
 def test_code_that_checks_values_itself_can_tell_of_them(lines: list[Any]) -> None:

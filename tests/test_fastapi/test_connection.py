@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from shipsilently_fastapi import FlagsDep, RequestFlags, ShipSilently, current_flags, get_flags
 from starlette.requests import HTTPConnection
 
-from shipsilently_core import Context, ShipSilentlyClient, Source
+from shipsilently_core import Context, EvaluationError, ShipSilentlyClient, Source
 from shipsilently_core.testing import ManualClock, ScriptedService
 from tests.test_fastapi.apps import (
     FREE,
@@ -50,7 +50,7 @@ async def test_the_context_is_found_out_when_the_first_flag_is_needed(
 
     flags = make(context=context).flags(ADA)
     assert (calls, flags.took) == ([], None)
-    assert await flags.aload() is flags
+    assert await flags is flags
     assert flags.get("who", "") == "ada"
     await flags.aload()
     assert await flags.aget("who", "") == "ada"
@@ -192,7 +192,7 @@ def test_a_context_of_a_wrong_kind_is_told_of(make: Make, caplog: pytest.LogCapt
 def test_a_socket_can_be_refreshed(
     make: Make, service: ScriptedService, clock: ManualClock
 ) -> None:
-    """A socket keeps its flags to the end, and sees what a new request would after `refresh`."""
+    """A socket keeps its flags, and `await flags.refresh()` shows what a new request would see."""
     app = app_with(make(context=from_headers))
 
     @app.websocket("/")
@@ -200,7 +200,7 @@ def test_a_socket_can_be_refreshed(
         await socket.accept()
         async for message in socket.iter_text():
             if message == "refresh":
-                assert await flags.arefresh() is flags
+                assert await flags.refresh() is flags
             await socket.send_json(flags.get("color", ""))
 
     def ask(session: Any, message: str) -> Any:
@@ -228,18 +228,104 @@ async def test_a_refresh_finds_out_the_context_anew(make: Make) -> None:
     assert await flags.aget("who", "") == "ada"
     user["userId"] = "bob"
     assert await flags.aget("who", "") == "ada"
-    await flags.arefresh()
+    await flags.refresh()
     assert flags.get("who", "") == "bob"
+    assert flags.context == Context({"userId": "bob"})
 
     request = make(context=lambda connection: dict(user)).flags(ADA)
     await request.aload()
     user["userId"] = "eve"
-    await request.arefresh()
+    await request.refresh()
     assert request.get("who", "") == "bob"
     fixed = flags.of(Context({"userId": "mallory"}))
     await fixed.aload()
-    await fixed.arefresh()
+    await fixed.refresh()
     assert fixed.get("who", "") == "mallory"
+
+
+async def test_a_socket_that_forgets_the_await_keeps_its_flags(
+    make: Make, service: ScriptedService, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is asked, the values stay the same person's, one line tells, the next await asks."""
+    user = {"userId": "ada"}
+
+    async def context(connection: HTTPConnection) -> dict[str, str]:
+        return dict(user)
+
+    flags = await make(context=context).flags(connection("websocket"))
+    clock.advance(60)
+    user["userId"] = "bob"
+    assert flags.refresh().get("who", "") == "ada"
+    assert flags.context == Context({"userId": "ada"})
+    assert attempts(service) == 1
+    assert sum("await" in line for line in caplog.messages) == 1
+    assert await flags.aget("who", "") == "bob"
+    assert flags.context == Context({"userId": "bob"})
+
+
+async def test_a_slow_refresh_of_one_person_does_not_replace_the_next_one(
+    make: Make, clock: ManualClock
+) -> None:
+    """Where a socket becomes another's amid a refresh, the later refresh is what is seen."""
+    people = asyncio.Queue[str]()
+    release = asyncio.Event()
+
+    async def context(connection: HTTPConnection) -> dict[str, str]:
+        name = await people.get()
+        if name == "slow":
+            await release.wait()
+        return {"userId": name}
+
+    people.put_nowait("ada")
+    flags = await make(context=context).flags(connection("websocket"))
+    people.put_nowait("slow")
+    slow = asyncio.ensure_future(flags.refresh())
+    await asyncio.sleep(0)
+    assert flags.get("who", "") == "ada"
+    people.put_nowait("bob")
+    await flags.refresh()
+    assert flags.get("who", "") == "bob"
+    release.set()
+    await slow
+    assert flags.get("who", "") == "bob"
+    assert flags.context == Context({"userId": "bob"})
+
+
+async def test_a_refresh_that_raises_leaves_a_socket_whose_it_was(service: ScriptedService) -> None:
+    """With `disable_cache`, values and context both stay as they were before a failed refresh."""
+    user = {"userId": "ada"}
+    client = ShipSilentlyClient(
+        api_key="k", transport=service, background=False, disable_cache=True
+    )
+    shipsilently = ShipSilently(client=client, context=lambda connection: dict(user))
+    flags = await shipsilently.flags(connection("websocket"))
+    user["userId"] = "bob"
+    service.fail(503)
+    with pytest.raises(EvaluationError):
+        await flags.refresh()
+    assert flags.get("who", "") == "ada"
+    assert flags.context == Context({"userId": "ada"})
+    client.close()
+
+
+@pytest.mark.parametrize("context", [from_headers, from_headers_async])
+def test_plain_code_in_a_thread_refreshes_at_once(
+    make: Make, service: ScriptedService, clock: ManualClock, context: Any
+) -> None:
+    """Where waiting is allowed, `flags.refresh()` needs no `await`."""
+    app = app_with(make(context=context))
+
+    @app.get("/")
+    def home(request: Request) -> list[str]:
+        flags = get_flags(request)
+        seen = flags.get("color", "")
+        service.set({"color": "blue"})
+        clock.advance(60)
+        return [seen, flags.get("color", ""), flags.refresh().get("color", "")]
+
+    with serving(app) as client:
+        assert client.get("/", headers=PRO).json() == ["red", "red", "blue"]
+    assert attempts(service) == 2
 
 
 def test_flags_can_be_read_after_the_response(make: Make, service: ScriptedService) -> None:
@@ -429,7 +515,7 @@ def test_a_request_leaves_no_garbage(make: Make, installed: bool) -> None:
         try:
             before = alive()
             assert client.get("/used", headers=PRO).json() == ["ada", before + 1]
-            assert client.get("/unused", headers=PRO).json() == before
+            assert client.get("/unused", headers=PRO).json() == before + installed
             assert alive() == before
         finally:
             gc.enable()

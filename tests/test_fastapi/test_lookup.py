@@ -14,8 +14,9 @@ from shipsilently_fastapi import (
     RequestFlags,
     ShipSilently,
     current_flags,
+    get_flags,
 )
-from shipsilently_fastapi.lookup import place_in
+from starlette.requests import HTTPConnection
 
 from tests.test_fastapi.apps import PRO, app_with, from_headers, serving, socket_status
 
@@ -105,7 +106,7 @@ def test_a_server_may_end_a_request_in_another_context(make: Make) -> None:
     """A request that is begun in one context and ended in another ends without an error."""
 
     async def endpoint(scope: Any, receive: Any, send: Any) -> None:
-        assert current_flags() is scope["shipsilently.flags"].get()
+        assert current_flags() is scope["shipsilently.flags"]
         await asyncio.sleep(0)
 
     middleware: Any = FlagsMiddleware(endpoint, make())
@@ -117,22 +118,23 @@ def test_a_server_may_end_a_request_in_another_context(make: Make) -> None:
 
 def test_threads_of_one_request_find_the_same_flags(make: Make) -> None:
     """Whichever thread is first to want the flags of a request, they are everybody's."""
-    shipsilently = make()
+    app = FastAPI(lifespan=make().lifespan)
     for _ in range(50):
-        scope = {"type": "http", "headers": []}
-        place = place_in(scope, shipsilently)
+        connection = HTTPConnection({"type": "http", "headers": [], "app": app})
         together = threading.Barrier(4)
         found: list[RequestFlags] = []
 
         def find(
-            place: Any = place, together: Any = together, found: list[RequestFlags] = found
+            connection: HTTPConnection = connection,
+            together: threading.Barrier = together,
+            found: list[RequestFlags] = found,
         ) -> None:
             together.wait()
-            found.append(place.get())
+            found.append(get_flags(connection))
 
         threads = [threading.Thread(target=find) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert found == [place.flags] * 4
+        assert found == [get_flags(connection)] * 4

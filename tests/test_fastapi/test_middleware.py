@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from shipsilently_fastapi import FlagsDep, FlagsMiddleware, RequestFlags, ShipSilently
+from starlette.requests import HTTPConnection
 from starlette.responses import StreamingResponse
 
 from shipsilently_core import Flags
@@ -20,21 +21,28 @@ Make = Callable[..., ShipSilently]
 async def test_requests_and_sockets_get_lazy_flags(
     make: Make, service: ScriptedService, kind: str
 ) -> None:
-    """The place of the flags is in the scope; they are made there once, and nothing is asked."""
+    """The flags themselves are in the scope, not evaluated yet; nothing is asked of anybody."""
     seen: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         seen.append(scope["shipsilently.flags"])
 
-    middleware: Any = FlagsMiddleware(app, make(context=from_headers))
-    await middleware({"type": kind, "headers": []}, None, None)
-    (place,) = seen
-    assert place.flags is None
-    flags = place.get()
+    def context(connection: HTTPConnection) -> dict[str, str]:
+        asked.append(connection.headers["x-user"])
+        return {"userId": connection.headers["x-user"]}
+
+    asked: list[str] = []
+    scope = {"type": kind, "headers": [(b"x-user", b"ada")]}
+    middleware: Any = FlagsMiddleware(app, make(context=context))
+    await middleware(scope, None, None)
+    (flags,) = seen
     assert isinstance(flags, RequestFlags)
     assert isinstance(flags, Flags)
-    assert place.get() is place.flags is flags
-    assert attempts(service) == 0
+    assert flags.took is None
+    assert (asked, attempts(service)) == ([], 0)
+    assert scope.keys() == {"type", "headers"}
+    assert (await flags).get("who", "") == "ada"
+    assert (asked, attempts(service)) == (["ada"], 1)
 
 
 @pytest.mark.parametrize("kind", ["lifespan", "something.new"])

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 from jinja2 import DictLoader, Environment, TemplateRuntimeError, TemplateSyntaxError
-from shipsilently_fastapi import FlagsDep, ShipSilently
+from shipsilently_fastapi import FlagsDep, ShipSilently, get_flags
 from shipsilently_fastapi.templating import add_flags
 
 from shipsilently_core.testing import override_flags
@@ -97,6 +97,27 @@ def test_templates_see_the_overrides_of_a_test(show: Show) -> None:
         assert show("tag", FREE) == "on"
         assert show("call", FREE) == "green blue green"
     assert show("tag", FREE) == "off"
+
+
+def test_templates_that_are_rendered_in_tasks_show_flags(make: Make) -> None:
+    """Where Jinja awaits what functions give, flags may be given too, and refreshed there."""
+    environment = Environment(loader=DictLoader(PAGES), autoescape=True, enable_async=True)
+    add_flags(Jinja2Templates(env=environment))
+    environment.globals["get_flags"] = get_flags
+    tag = environment.get_template("tag")
+    given = environment.from_string(
+        '{% set flags = get_flags(request) %}{{ flags.get("who", "") }} '
+        '{{ flags.refresh().get("who", "") }} {{ flag("color") }}'
+    )
+    app = app_with(make(context=from_headers))
+
+    @app.get("/")
+    async def show(request: Request) -> list[str]:
+        return [await page.render_async(request=request) for page in (given, tag)]
+
+    with serving(app) as client:
+        assert client.get("/", headers=PRO).json() == ["ada ada red", "on"]
+        assert client.get("/", headers=FREE).json() == ["bob bob red", "off"]
 
 
 @pytest.mark.parametrize(

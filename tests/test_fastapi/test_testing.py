@@ -69,7 +69,7 @@ async def test_fixed_flags_need_no_await() -> None:
     fixed = fixed_flags(new=True)
     assert fixed.is_enabled("new")
     assert requires_flag("new").opens(fixed)
-    assert (await fixed.arefresh()).is_enabled("new")
+    assert (await fixed.refresh()).is_enabled("new")
     assert not fixed_flags().is_enabled("new")
 
 
@@ -104,7 +104,7 @@ def test_overridden_flags_need_no_service(
     @app.websocket("/socket", dependencies=[Depends(requires_flag("new-checkout", "!old"))])
     async def read_socket(socket: WebSocket, flags: FlagsDep) -> None:
         await socket.accept()
-        await flags.arefresh()
+        await flags.refresh()
         await socket.send_json(flags.get("limit", 0))
 
     with serving(app) as client, override_flags({"new-checkout": True, "old": False}, limit=5):
@@ -130,7 +130,7 @@ def test_other_flags_are_the_service_s(make: Make, service: ScriptedService, con
     @app.websocket("/socket")
     async def read_socket(socket: WebSocket, flags: FlagsDep) -> None:
         await socket.accept()
-        await flags.arefresh()
+        await flags.refresh()
         await socket.send_text(flags.get("who", ""))
 
     with serving(app) as client, override_flags(limit=5):

@@ -120,6 +120,8 @@ async def awaited_request(flags: Flags) -> None:
     assert_type(await flags.aevaluate_all(), dict[str, EvaluationResult])
     assert_type(await flags.aload(), Flags)
     assert_type(await flags.arefresh(), Flags)
+    assert_type(await flags, Flags)
+    assert_type(await flags.refresh(), Flags)
 
 
 def wrong(client: ShipSilentlyClient, flags: Flags) -> None:

@@ -93,6 +93,7 @@ async def home(
     assert_type(flags.is_enabled("x"), bool)
     assert_type(flags.detail("x"), EvaluationResult)
     assert_type(await flags.aget("x", False), bool)
+    assert_type(await flags.refresh(), RequestFlags)
     assert_type(await flags.arefresh(), RequestFlags)
     assert_type(plain, Flags)
     assert_type(checkout.checkout_v2, bool)
@@ -107,6 +108,8 @@ async def socket(socket: WebSocket, flags: FlagsDep) -> None:
     """What a socket gets."""
     assert_type(flags, RequestFlags)
     assert_type(get_flags(socket), RequestFlags)
+    assert_type(await get_flags(socket), RequestFlags)
+    assert_type(await flags.refresh(), RequestFlags)
     assert_type(current_flags(), RequestFlags)
 
 

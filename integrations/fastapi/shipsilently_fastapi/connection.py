@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+import inspect
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Self
 
+import anyio.from_thread
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from shipsilently_core import Context, Flags, ShipSilentlyClient
+from shipsilently_core import Context, Failure, Flags, ShipSilentlyClient
 
-from .person import UNKNOWN, Person
+from .person import UNASKED, UNKNOWN, ask, settled
 
 if TYPE_CHECKING:
+    from shipsilently_core._view import View
+
     from .extension import ShipSilently
 
 __all__ = ["RequestFlags"]
@@ -23,77 +28,159 @@ class RequestFlags(Flags):
     As the core's `Flags`, and in addition the context is found out as late as that.
     """
 
-    __slots__ = ("_person",)
+    __slots__ = ("_connection", "_shipsilently", "_took", "app")
+
+    _client: ShipSilentlyClient
 
     def __init__(
         self,
         shipsilently: ShipSilently,
         connection: HTTPConnection | Scope | None,
-        context: Context | None = None,
+        context: Context = UNASKED,
         client: ShipSilentlyClient | None = None,
     ) -> None:
-        self._person = Person(shipsilently, connection, context, client)
-        super().__init__(self._person, UNKNOWN)
+        # What the core's does; each request pays for this, also one that reads no flag.
+        self._client = shipsilently.client if client is None else client
+        self._context = context
+        self._may_block = False
+        self._now = self._due = self._early = None
+        self._shipsilently = shipsilently
+        # The request or socket, or only its scope, until it is needed no more: where the context
+        # is fixed, or found out for a request.
+        self._connection = connection
+        self._took: float | None = None
+        #: The app that has looked them up last.
+        self.app: Any = None
 
     @property
     def context(self) -> Context:
         """Whom these flags are evaluated for."""
-        return self._person.known() or UNKNOWN
+        return self._whom(anew=False) or UNKNOWN
 
     @property
     def client(self) -> ShipSilentlyClient:
         """The client that evaluates them."""
-        return self._person.client
+        return self._client
 
     @property
     def shipsilently(self) -> ShipSilently:
         """What they were made by."""
-        return self._person.shipsilently
+        return self._shipsilently
 
     @property
     def took(self) -> float | None:
-        """Seconds that the latest evaluation has taken; ``None`` before the first."""
-        return self._person.took
+        """Seconds that the latest evaluation has taken, finding out whom for included.
+
+        ``None`` before the first.
+        """
+        return self._took
 
     async def aload(self) -> Self:
         """Evaluate, unless that is done already; afterwards every verb answers from memory."""
-        return await self._known(await super().aload())
-
-    def refresh(self) -> Self:
-        """See what a new request would see now: for sockets, which live long.
-
-        A socket's context is found out anew. Where the client holds a fresh evaluation of
-        it, nothing is asked; so this may be called for every message. In a coroutine,
-        write ``await flags.arefresh()``.
-        """
-        self._person.forget()
-        return super().refresh()
-
-    async def arefresh(self) -> Self:
-        """`refresh`, waiting in a task."""
-        self._person.forget()
-        return await self._known(await super().arefresh())
-
-    async def _known(self, flags: Self) -> Self:
-        """These flags, read without ``await`` from now on, evaluated yet or not."""
-        if self._view is None:
-            # A test has set flags. Should it read another one, that must know whom for.
-            await self._person.find()
-        return flags
+        if self._left_to_reads():
+            if self._now is None:
+                # Should this test read another flag than it has set, that must know whom for.
+                await self._awhom(anew=False)
+        elif self._now is None or self._due is not None:
+            await self._arrive()
+        return self
 
     def on(self, connection: HTTPConnection) -> Self:
         """The same flags, where a middleware may have given the connection a new scope."""
-        if self._person.context is None:
-            self._person.connection = connection
+        if self._context is UNASKED:
+            self._connection = connection
         return self
 
     def of(self, context: Context) -> RequestFlags:
         """The flags of the same request for this context: these, unless they are another's."""
-        person = self._person
-        if self._view is None and person.context is None:
-            person.fix(context)
-        if person.context == context:
+        if self._now is None and self._context is UNASKED:
+            self._context, self._connection = context, None
+        if self._context == context:
             return self
-        return RequestFlags(
-            person.shipsilently, person.connection, context=context, client=person.client
-        )
+        return RequestFlags(self._shipsilently, None, context, self._client)
+
+    def _forget(self) -> None:
+        super()._forget()
+        if self._connection is not None:
+            # A socket may have become another person's.
+            self._context = UNASKED
+
+    def _ask(self, *, anew: bool) -> tuple[Context, View, bool]:
+        began = perf_counter()
+        self._shipsilently.tell_if_lazy()
+        try:
+            context = self._whom(anew=anew)
+            if context is None:
+                self._client.evaluator.notices.warn(
+                    "unawaited",
+                    "a flag was read before the context function could be awaited: what everybody "
+                    "gets was served; write `await flags` first",
+                )
+                return UNKNOWN, self._unknown(), False
+            if context is UNKNOWN:
+                return UNKNOWN, self._unknown(), True
+            return context, *self._client.resolve(context, may_block=self._may_block)
+        finally:
+            self._took = perf_counter() - began
+
+    async def _aask(self, *, anew: bool) -> tuple[Context, View]:
+        began = perf_counter()
+        self._shipsilently.tell_if_lazy()
+        try:
+            context = self._context
+            if context is UNASKED or anew:
+                context = await self._awhom(anew=anew)
+            if context is UNKNOWN:
+                return UNKNOWN, self._unknown()
+            return context, await self._client.aresolve(context)
+        finally:
+            self._took = perf_counter() - began
+
+    def _whom(self, *, anew: bool) -> Context | None:
+        """Whom for; ``None`` where it has to be awaited and cannot be here."""
+        given = self._given(anew=anew)
+        if inspect.isawaitable(given):
+            try:
+                # In a thread of a plain endpoint, the event loop can be asked to.
+                given = anyio.from_thread.run(settled, given, self._client.evaluator.notices)
+            except RuntimeError:
+                if inspect.iscoroutine(given):
+                    given.close()
+                return None
+        return self._found(given, anew=anew)
+
+    async def _awhom(self, *, anew: bool) -> Context:
+        """`_whom`, waiting in a task."""
+        given = self._given(anew=anew)
+        if inspect.isawaitable(given):
+            given = await settled(given, self._client.evaluator.notices)
+        return self._found(given, anew=anew)
+
+    def _given(self, *, anew: bool) -> Any:
+        connection = self._connection
+        if connection is None or (self._context is not UNASKED and not anew):
+            return self._context
+        function = self._shipsilently.context
+        if function is None:
+            return None
+        if not isinstance(connection, HTTPConnection):
+            connection = self._connection = HTTPConnection(connection)
+        return ask(function, connection, self._client.evaluator.notices)
+
+    def _found(self, given: Any, *, anew: bool) -> Context:
+        found = self._client.evaluator.context(given)
+        if self._context is UNASKED:
+            self._context = found
+            connection = self._connection
+            # Both are mappings with the scope's keys.
+            if connection is not None and connection["type"] == "http":
+                # The connection knows these flags: together they would be garbage to collect.
+                self._connection = None
+        elif not anew:
+            # Another task of this request has been faster: the first one's is everybody's.
+            found = self._context
+        return found
+
+    def _unknown(self) -> View:
+        # The client's words for what has not been evaluated.
+        return self._client.evaluator.known(UNKNOWN, Failure.TIMEOUT)

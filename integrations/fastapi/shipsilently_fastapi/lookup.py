@@ -12,10 +12,9 @@ from starlette.types import Scope
 
 from .connection import RequestFlags
 from .lifespan import STATE, Lifespan
+from .person import UNASKED
 
 if TYPE_CHECKING:
-    from shipsilently_core import ShipSilentlyClient
-
     from .extension import ShipSilently
 
 __all__ = ["current_flags", "get_flags"]
@@ -26,58 +25,27 @@ log = logging.getLogger("shipsilently")
 SCOPE_KEY = "shipsilently.flags"
 
 
-class Place:
-    """Where the flags of one request or socket are kept: made when they are first wanted.
-
-    Scopes share it, also the copies that middleware makes.
-
-    Attributes:
-        shipsilently: What the flags are made by.
-        flags: The flags, once they are made.
-    """
-
-    flags: RequestFlags | None = None
-
-    def __init__(
-        self, shipsilently: ShipSilently, scope: Scope, client: ShipSilentlyClient | None
-    ) -> None:
-        self.shipsilently = shipsilently
-        self._scope: Scope | None = scope
-        self._client = client
-
-    def get(self, connection: HTTPConnection | None = None) -> RequestFlags:
-        """The flags.
-
-        Args:
-            connection: The scope as its endpoint sees it.
-        """
-        known = self.flags
-        if known is None:
-            made = RequestFlags(self.shipsilently, connection or self._scope, None, self._client)
-            # Another thread of this request may be at it: the first one's are everybody's.
-            flags: RequestFlags = vars(self).setdefault("flags", made)
-            # The scope knows this place: together they would be garbage to collect.
-            self._scope = None
-            return flags
-        return known if connection is None else known.on(connection)
-
-
-#: The place of the flags of the request that this code runs for.
-current: ContextVar[Place | None] = ContextVar("shipsilently_flags", default=None)
+#: The flags of the request that this code runs for.
+current: ContextVar[RequestFlags | None] = ContextVar("shipsilently_flags", default=None)
 
 
 def get_flags(connection: HTTPConnection) -> RequestFlags:
     """The flags of a request or a socket, the same object to its end.
 
     For code that has the connection at hand: middleware, plain Starlette endpoints,
-    exception handlers. In a coroutine, ``await`` one of the awaitable verbs, or
-    ``flags.aload()``, before a plain one.
+    exception handlers. In a coroutine, ``await`` them, or one of the
+    awaitable verbs, before a plain one: ``flags = await get_flags(request)``.
 
     Args:
         connection: A ``Request``, a ``WebSocket`` or an ``HTTPConnection``.
     """
     scope = connection.scope
-    return place_in(scope, _installed(scope.get("app"))).get(connection)
+    flags: RequestFlags | None = scope.get(SCOPE_KEY)
+    app = scope.get("app")
+    if flags is None or flags.app is not app:
+        flags = flags_in(scope, _installed(app))
+        flags.app = app
+    return flags.on(connection)
 
 
 def current_flags() -> RequestFlags:
@@ -90,40 +58,47 @@ def current_flags() -> RequestFlags:
     Raises:
         LookupError: This code runs for no request, or there is no middleware.
     """
-    place = current.get()
-    if place is None:
+    flags = current.get()
+    if flags is None:
         raise LookupError(
             "there are no current flags: this code runs for no request (hand it the flags), or "
             "the app has no FlagsMiddleware (call shipsilently.install(app))"
         )
-    return place.get()
+    return flags
 
 
-def place_in(scope: Scope, own: ShipSilently | None) -> Place:
-    """Where the flags of a scope are kept.
+def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
+    """The flags of a scope, put there where there are none.
 
     A mounted app uses the client of the app around it, whose lifespan runs while its own
     never does, with a context function of its own if it has one; a client of its own only
     for another environment.
 
     Args:
-        scope: Of a request or a socket.
+        scope: Of a request or a socket. Copies that middleware makes share its flags.
         own: What the app at hand was made with.
     """
-    found: Place | None = scope.get(SCOPE_KEY)
-    outer: ShipSilently | None
+    found: RequestFlags | None = scope.get(SCOPE_KEY)
     if found is None:
-        outer = (scope.get("state") or {}).get(STATE)
+        state = scope.get("state")
+        outer: ShipSilently | None = state.get(STATE) if state else None
     else:
         outer = found.shipsilently
+    client = None
     if own is None or own is outer or (own.context is None and own.joins(outer)):
         if found is not None:
             return found
-        own, client = outer or _without_client(type(scope.get("app")).__name__), None
-    else:
-        client = outer.client if outer is not None and own.joins(outer) else None
-    made = scope[SCOPE_KEY] = Place(own, scope, client)
-    return made
+        own = outer or _without_client(type(scope.get("app")).__name__)
+    elif outer is not None and own.joins(outer):
+        client = outer.client
+    made = RequestFlags(own, scope, UNASKED, client)
+    made.app = scope.get("app")
+    if found is not None:
+        scope[SCOPE_KEY] = made
+        return made
+    # Another thread of this request may be at it: the first one's are everybody's.
+    flags: RequestFlags = scope.setdefault(SCOPE_KEY, made)
+    return flags
 
 
 def _installed(app: Any) -> ShipSilently | None:

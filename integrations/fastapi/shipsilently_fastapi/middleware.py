@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextvars import Token
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .lookup import SCOPE_KEY, current, place_in
+from .lookup import SCOPE_KEY, current, flags_in
 
 if TYPE_CHECKING:
     from .extension import ShipSilently
@@ -16,7 +17,7 @@ __all__ = ["FlagsMiddleware"]
 
 
 class FlagsMiddleware:
-    """Gives each request and socket a place for its flags; nothing is made or evaluated here.
+    """Puts the flags of each request and socket into its scope; nothing is evaluated here.
 
     ``app.add_middleware(FlagsMiddleware, shipsilently=shipsilently)``, which
     `ShipSilently.install` does for you. `get_flags`, `current_flags` and
@@ -40,15 +41,18 @@ class FlagsMiddleware:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        outer, outer_current = scope.get(SCOPE_KEY), current.get()
-        current.set(place_in(scope, self.shipsilently))
+        outer = scope.get(SCOPE_KEY)
+        token = current.set(flags_in(scope, self.shipsilently))
         if self._timed and scope["type"] == "http":
             send = _timing(scope, send)
         try:
             await self.app(scope, receive, send)
         finally:
-            # Not by a token: a server may end what it has begun in another context.
-            current.set(outer_current)
+            try:
+                current.reset(token)
+            except ValueError:
+                # A server may end what it has begun in another context.
+                current.set(None if token.old_value is Token.MISSING else token.old_value)
             # Flags and scope know each other: left so, both would stay until the next collection.
             if outer is None:
                 scope.pop(SCOPE_KEY, None)
@@ -59,8 +63,7 @@ class FlagsMiddleware:
 def _timing(scope: Scope, send: Send) -> Send:
     async def timed(message: Message) -> None:
         if message["type"] == "http.response.start":
-            flags = scope[SCOPE_KEY].flags
-            took = None if flags is None else flags.took
+            took = scope[SCOPE_KEY].took
             if took is not None:
                 value = f"flags;dur={took * 1_000:.1f}"
                 MutableHeaders(scope=message).append("Server-Timing", value)

@@ -26,7 +26,7 @@ def add_flags(templates: Jinja2Templates) -> None:
         {{ flag("banner", "blue") }}
 
     A template is rendered without ``await``: the endpoint takes `FlagsDep`, or awaits
-    ``get_flags(request).aload()``, before it.
+    ``get_flags(request)``, before it.
 
     Args:
         templates: The app's. Its templates have the request as ``request``, as always.
