@@ -131,10 +131,10 @@ async def main():
     await client.aclose()
     await asyncio.sleep(0.05)
     task.cancel()
-    assert "httpx" in sys.modules
+    assert "shipsilently_core._http" in sys.modules
     print(max(gaps))
 
-assert "httpx" not in sys.modules
+assert "shipsilently_core._http" not in sys.modules
 asyncio.run(main())
 """
 
