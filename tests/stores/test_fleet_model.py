@@ -57,6 +57,14 @@ def test_the_model_says_what_real_processes_do(redis_server: RedisServer) -> Non
         assert change.operations == about(sum(modelled.operations))
 
 
+def test_new_processes_can_be_measured() -> None:
+    """While the service is down a new process is right with a file, and not without one."""
+    table = real.cold_starts(None, 1)
+    rows = list(zip(*(column.cells for column in table.columns), strict=True))
+    rights = [(row[0], row[2], row[4]) for row in rows]
+    assert rights == [("none", "1 of 1", "0 of 1"), ("a file", "1 of 1", "1 of 1")]
+
+
 def test_a_store_saves_what_it_is_said_to_save() -> None:
     """Of eight processes and two hundred users 1,600 calls come without a store, and with one
     hardly more than two hundred."""
