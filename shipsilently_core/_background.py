@@ -161,7 +161,7 @@ class Background:
             streaming = state is ConnectionState.STREAMING
             self.refresher.streaming = streaming
             self._evaluator.cache.live(streaming)
-        if self._keeper is not None:
+        if streaming and self._keeper is not None:
             self._keeper.heard()
         if streaming:
             # What happened before the stream came up was not told on it.

@@ -86,6 +86,20 @@ class _Waiting(Struct, frozen=True):
     stamp: float
 
 
+class Question(Errand[Look | None]):
+    """A look that a request waits for.
+
+    Args:
+        work: Carries it out.
+        here: See `Errand`.
+        answers: How many calls of the store had come back when it was asked for.
+    """
+
+    def __init__(self, work: Callable[[], Look | None], *, here: bool, answers: int) -> None:
+        super().__init__(work, here=here)
+        self.answers = answers
+
+
 class Keeper:
     """Recalls what earlier processes knew, and keeps what this one knows.
 
@@ -151,11 +165,13 @@ class Keeper:
     def _begin(self) -> None:
         self._lock = Lock()
         self._bell = Bell()
-        self._asked: deque[Errand[Look | None]] = deque()
+        self._asked: deque[Question] = deque()
         self._waiting: dict[str, _Waiting] = {}
         self._heard = False
         #: Whether a thread of this process makes the calls.
         self._threaded = False
+        #: How many of its calls have come back.
+        self._answers = 0
         self._patient = True
         self._load: Errand[bool] = Errand(self._load_now, here=True)
 
@@ -219,7 +235,7 @@ class Keeper:
     def _read_again(self) -> None:
         """Take in what the store holds, where that is something else than before."""
         name = self._seal.fingerprint
-        data = self._call("load from", lambda: self._store.load(name))
+        data = self._call("load from", lambda: self._store.load(name), awaited=False)
         if data is None or data == self._last:
             return
         self._last = data
@@ -254,7 +270,7 @@ class Keeper:
             return True
         return self._clock.monotonic() - entry.looked.moment >= self._cache.base_age
 
-    def look(self, context: bytes, *, leased: bool) -> Errand[Look | None] | None:
+    def look(self, context: bytes, *, leased: bool) -> Question | None:
         """Ask for one context; wait for it for `deadline` seconds, then call `found`.
 
         Args:
@@ -270,16 +286,20 @@ class Keeper:
         name = self._seal.name_of(context)
         lease = self._lease if leased else 0.0
         here = not self._threaded
-        errand: Errand[Look | None] = Errand(lambda: self._look(store, name, lease), here=here)
+        errand = Question(lambda: self._look(store, name, lease), here=here, answers=self._answers)
         if not here:
             self._asked.append(errand)
             self._bell.ring()
         return errand
 
-    def found(self, errand: Errand[Look | None]) -> Look | None:
+    def found(self, errand: Question) -> Look | None:
         """The answer, once it was waited for; where none came in time, nobody waits for a while."""
         if not errand.done:
-            self._failed("look into", "no answer in time")
+            # Nobody waits for it any more, so it is not to take a lease either.
+            errand.set(None)
+            if self._answers == errand.answers:
+                # Otherwise there are too many looks for one thread, and the store is well.
+                self._failed("look into", "no answer in time")
         return errand.result
 
     def _look(self, store: SharedStore, name: str, lease: float) -> Look | None:
@@ -303,7 +323,8 @@ class Keeper:
         self._clockless = found.now is None
         if found.now is not None:
             self._seen = found.now
-            if newer_than is None:
+            if newer_than is None or found.now < newer_than:
+                # The latter: it was emptied, and its clock is another server's.
                 self._mark = (asked.generation, found.now)
         if found.data is not None:
             try:
@@ -353,6 +374,9 @@ class Keeper:
     def _enqueue(self, context: bytes, waiting: _Waiting) -> None:
         name = self._seal.name_of(context)
         with self._lock:
+            if waiting.snapshot is None and name in self._waiting:
+                # What is to be put ends the lease, too.
+                return
             self._waiting[name] = waiting
             if len(self._waiting) > _MOST_WAITING:
                 del self._waiting[next(iter(self._waiting))]
@@ -370,6 +394,7 @@ class Keeper:
             with self._lock:
                 waiting, self._waiting = self._waiting, {}
             while waiting:
+                self._look_all()
                 name, one = waiting.popitem()
                 if not self._put(store, name, one):
                     with self._lock:
@@ -454,7 +479,7 @@ class Keeper:
     def finish(self, timeout: float) -> None:
         """Keep what is not kept yet, within about so many seconds."""
         end = self._clock.monotonic() + timeout
-        if self._load.done:
+        if self._load.done and not (self.shared and self._error is not None):
             self._put_all()
             if self._dirty and self._clock.monotonic() < end:
                 self._save()
@@ -484,11 +509,15 @@ class Keeper:
             if self._heard or self._error is not None:
                 self._heard = False
                 self._read_clock(store)
-            while not self._rests() and (errand := self._next()) is not None:
-                errand.run()
+            self._look_all()
             self._put_all()
         if not self._rests() and self._is_due():
             self._save()
+
+    def _look_all(self) -> None:
+        """What requests wait for goes before anything else."""
+        while not self._rests() and (errand := self._next()) is not None:
+            errand.run()
 
     def _is_due(self) -> bool:
         since = self._clock.monotonic() - self._saved_at
@@ -496,7 +525,7 @@ class Keeper:
             return since >= self._interval or self._error is not None
         return self._saved_time is not None and since >= _AGAIN_AFTER
 
-    def _next(self) -> Errand[Look | None] | None:
+    def _next(self) -> Question | None:
         try:
             return self._asked.popleft()
         except IndexError:
@@ -535,16 +564,19 @@ class Keeper:
             work()
             return True
 
-        return self._call(what, done) is True
+        return self._call(what, done, awaited=False) is True
 
-    def _call(self, what: str, work: Callable[[], T]) -> T | None:
+    def _call(self, what: str, work: Callable[[], T], *, awaited: bool = True) -> T | None:
         begun = self._clock.monotonic()
         try:
             result = work()
         except Exception as error:
             self._failed(what, _name_of(error))
             return None
-        if self.shared and self._clock.monotonic() - begun > self.deadline:
+        self._answers += 1
+        # What the thread does for itself may take longer, such as making the first connection.
+        timed = self.shared and (awaited or not self._threaded)
+        if timed and self._clock.monotonic() - begun > self.deadline:
             self._failed(what, "no answer in time")
         else:
             self._worked()

@@ -165,8 +165,8 @@ class Errand(Latch[T]):
         self._begun = Lock()
 
     def run(self) -> None:
-        """Carry it out, the first time."""
-        if not self._begun.acquire(blocking=False):
+        """Carry it out, the first time, unless it has a result already."""
+        if self.done or not self._begun.acquire(blocking=False):
             return
         result = None
         try:

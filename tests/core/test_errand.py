@@ -36,12 +36,18 @@ def test_work_of_another_thread_is_only_waited_for() -> None:
 
 
 def test_work_that_raises_leaves_nobody_waiting() -> None:
-    """The error goes to who did the work; the others see that there is no result."""
+    """The error goes to who did the work; the others see that there is no result.
+
+    What nobody waits for any more is not even begun.
+    """
 
     def fail() -> int:
         raise ValueError("broken")
 
     errand = Errand(fail, here=False)
+    given_up = Errand(fail, here=False)
+    given_up.set(None)
+    given_up.run()
     with pytest.raises(ValueError, match="broken"):
         errand.run()
     assert errand.done

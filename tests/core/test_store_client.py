@@ -23,8 +23,8 @@ from shipsilently_core import (
     signals,
 )
 from shipsilently_core._cache import Cache
-from shipsilently_core._keeper import Look
-from shipsilently_core._process import Errand, Worker
+from shipsilently_core._keeper import Question
+from shipsilently_core._process import Worker
 from shipsilently_core._saved import SavedSnapshot, Seal
 from shipsilently_core._snapshot import Snapshot
 from shipsilently_core.stores import FileStore, Found, MemoryStore
@@ -579,7 +579,7 @@ def test_two_who_wait_for_a_hanging_store_count_as_one_failure() -> None:
         "the SlowStore could not be used (to look into it: no answer in time)"
     ]
     # One that the store's thread has in hand just now is no second failure either.
-    hanging: Errand[Look | None] = Errand(lambda: None, here=False)
+    hanging = Question(lambda: None, here=False, answers=keeper._answers)
     assert keeper.found(hanging) is None
     assert len(fleet.errors) == 1
     assert keeper.look(b"{}", leased=True) is None
@@ -590,6 +590,90 @@ def test_two_who_wait_for_a_hanging_store_count_as_one_failure() -> None:
     keeper.turn()
     assert store.calls == ["clock"]
     assert keeper.look(b"{}", leased=True) is not None
+
+
+def test_more_looks_than_one_thread_can_make_are_no_failure_of_the_store() -> None:
+    """Whoever waits in vain for a store that answers others goes on, without a cool-down."""
+    fleet = Fleet()
+    keeper = fleet.client().evaluator.keeper
+    assert keeper is not None
+    keeper.start()
+    first, second = (keeper.look(b"{}", leased=True) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    first.run()
+    assert keeper.found(second) is None
+    assert (keeper.status().error, fleet.errors) == (None, [])
+    # It takes no lease for somebody who has gone.
+    fleet.store._leases.clear()
+    keeper.turn()
+    assert fleet.store._leases == {}
+
+
+def test_what_the_thread_does_for_itself_may_take_longer_than_a_request_waits() -> None:
+    """A first connection that is slow is no failure of the store."""
+
+    class Distant(BrokenStore):
+        deadline = 0.05
+
+        def load(self, name: str) -> bytes | None:
+            fleet.clock.advance(1)
+            return super().load(name)
+
+    fleet = Fleet()
+    fleet.store = Distant(fleet.clock.time)
+    client = fleet.client()
+    keeper = client.evaluator.keeper
+    assert keeper is not None
+    keeper.start()
+    keeper._load.run()
+    assert keeper.status().error is None
+    # Where a request makes the call itself, it does wait.
+    other = fleet.client()
+    assert other.flags(ADA).get("a") == 1
+    status = other.status().store
+    assert status is not None
+    assert status.error == "no answer in time"
+
+
+def test_an_answer_that_waits_is_not_lost_to_the_end_of_a_lease() -> None:
+    """What is to be put stays so when a later try for the same context fails."""
+    fleet = Fleet()
+    client = fleet.client()
+    client.evaluate_all(ADA)
+    keeper = client.evaluator.keeper
+    assert keeper is not None
+    keeper.release(client.flags(ADA).context.body)
+    client.close()
+    assert len(fleet.store._contexts) == 1
+
+
+def test_the_end_of_a_process_does_not_wait_for_a_store_that_is_gone() -> None:
+    """A shared store that has failed is not called again at the end."""
+    fleet = Fleet()
+    fleet.store = store = BrokenStore(fleet.clock.time, OSError())
+    client = fleet.client()
+    client.flags(ADA).get("a")
+    store.calls.clear()
+    client.close()
+    assert store.calls == []
+
+
+def test_a_store_that_was_emptied_and_has_another_clock_serves_again() -> None:
+    """After a change of servers, what is put there with an earlier time is fresh for others."""
+    fleet = Fleet()
+    first, second = fleet.client(), fleet.client()
+    for client in (first, second):
+        client.evaluator.cache.invalidate()
+        client.flags(ADA).get("a")
+    late = fleet.clock.time() - HOUR
+    fleet.store._contexts.clear()
+    fleet.store._clock = lambda: late
+    first.flags(EVE).get("a")
+    second.flags({"userId": "another"}).get("a")
+    late += 1
+    first.flags({"userId": "new"}).get("a")
+    assert second.flags({"userId": "new"}).detail("a", 0).source == Source.CACHE
 
 
 def test_a_look_that_comes_before_the_store_s_clock_is_known_uses_nothing() -> None:
