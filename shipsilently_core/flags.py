@@ -13,6 +13,7 @@ from ._snapshot import Row
 from ._view import UNSET, View, overridden
 from .context import Context
 from .errors import EvaluationError
+from .signals import flag_evaluated
 from .values import EvaluationResult, FlagValue
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class Resolver(Protocol):
         ...
 
 
+#: Nothing is ever put into it.
+NO_ROWS: dict[str, Row] = {}
+
+
 class _Seen:
     """What is seen from one evaluation to the next.
 
@@ -47,7 +52,7 @@ class _Seen:
         view: The evaluation.
         number: Of the refresh that it came with; 0 for the first evaluation.
         asked: The keys that were asked for, so have been counted.
-        rows: Those of them that can be had without further ado.
+        rows: Others that were, too, and can be had again without further ado.
     """
 
     __slots__ = ("asked", "number", "rows", "view")
@@ -93,7 +98,7 @@ class Flags:
     Made by `ShipSilentlyClient.flags`.
     """
 
-    __slots__ = ("_client", "_context", "_due", "_early", "_may_block", "_now")
+    __slots__ = ("_client", "_context", "_due", "_early", "_may_block", "_now", "_rows")
 
     def __init__(self, client: Resolver, context: Context, *, may_block: bool = False) -> None:
         self._client = client
@@ -101,6 +106,8 @@ class Flags:
         self._may_block = may_block
         self._now: _Seen | None = None
         self._due: _Refresh | None = None
+        #: Those of what is seen, unless a refresh is due.
+        self._rows: dict[str, Row] = NO_ROWS
         #: The keys that were asked for, so counted, before there was an evaluation to keep.
         self._early: set[str] | None = None
 
@@ -190,14 +197,32 @@ class Flags:
             key: The flag.
             default: Left out, the one declared in the configuration, else ``None``.
         """
-        seen = self._now
-        if seen is not None and self._due is None and not overrides.values:
-            row = seen.rows.get(key)
-            if row is not None:
-                value = row.value
-                if type(value) is type(default) and type(value) not in (dict, list):
-                    return value
+        row = self._rows.get(key)
+        if row is None:
+            row = self._read_first(key, default)
+        if row is not None and not overrides.values:
+            value = row.value
+            kind = type(value)
+            if kind is type(default) and kind is not dict and kind is not list:
+                return value
         return self.detail(key, default).value
+
+    def _read_first(self, key: str, default: Any) -> Row | None:
+        """Count a flag that is what it should be, on the shortest way; `detail` sees to others."""
+        seen = self._now
+        if seen is None or self._due is not None or overrides.values or flag_evaluated.receivers:
+            return None
+        view = seen.view
+        own = view.own
+        if own is None or view.failure is not None or key in seen.asked:
+            return None
+        row = own.get(key)
+        if row is None or type(row.value) is not type(default):
+            return None
+        seen.rows[key] = row
+        if not view.counted:
+            self._client.evaluator.analytics.record(key, row.value, row.reason, view.latency_ms)
+        return row
 
     @overload
     async def aget(self, key: str, default: bool) -> bool: ...
@@ -241,12 +266,14 @@ class Flags:
         seen = self._seen()
         view = seen.view
         result = evaluator.detail(view, key, default)
-        if key not in seen.asked:
+        if key not in seen.asked and key not in seen.rows:
             # However often one request asks for a flag, it is one check.
-            seen.asked.add(key)
             evaluator.count(view, result)
-            if view.failure is None and view.own is not None and key in view.own.rows:
-                seen.rows[key] = view.own.rows[key]
+            row = None if view.failure is not None or view.own is None else view.own.get(key)
+            if row is None:
+                seen.asked.add(key)
+            else:
+                seen.rows[key] = row
         return result
 
     async def adetail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
@@ -283,7 +310,7 @@ class Flags:
         if self._now is None:
             return "<Flags: not evaluated yet>"
         own = self._now.view.own
-        return f"<Flags: {0 if own is None else len(own.rows)} flags>"
+        return f"<Flags: {0 if own is None else len(own)} flags>"
 
     # For integrations, which may have to find out whom for.
 
@@ -303,6 +330,7 @@ class Flags:
     def _forget(self) -> None:
         """Be as if nothing had been read yet."""
         self._now = self._due = self._early = None
+        self._rows = NO_ROWS
 
     def _left_to_reads(self) -> bool:
         """Whether a test has set flags, so that nothing is evaluated ahead."""
@@ -364,6 +392,8 @@ class Flags:
         asked, self._early = self._early, None
         self._context = context
         self._now = seen = _Seen(view, number, set() if asked is None else asked)
+        if self._due is None:
+            self._rows = seen.rows
         return seen
 
     def _make_due(self) -> bool:
@@ -372,12 +402,14 @@ class Flags:
             self._forget()
             return False
         self._due, self._early = _Refresh(), None
+        self._rows = NO_ROWS
         return True
 
     def _settle(self, due: _Refresh | None) -> None:
         # Meanwhile, another one may have been asked for.
         if self._due is due:
             self._due = None
+            self._rows = NO_ROWS if self._now is None else self._now.rows
 
     def _may_wait(self) -> bool:
         return self._may_block or not on_event_loop()

@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from shipsilently_core import Context, Failure, Flags, ShipSilentlyClient
+from shipsilently_core.flags import NO_ROWS
 
 from .person import UNASKED, UNKNOWN, ask, settled
 
@@ -44,6 +45,7 @@ class RequestFlags(Flags):
         self._context = context
         self._may_block = False
         self._now = self._due = self._early = None
+        self._rows = NO_ROWS
         self._shipsilently = shipsilently
         # The request or socket, or only its scope, until it is needed no more: where the context
         # is fixed, or found out for a request.
