@@ -279,6 +279,13 @@ class Evaluator(Knowledge):
 
     # One request.
 
+    def fresh(self, context: Context) -> View | None:
+        """What a request can use without asking anybody; ``None`` for nothing."""
+        entry = self.cache.get(context.body)
+        if entry is None or not self.cache.is_fresh(entry) or self._config.disable_cache:
+            return None
+        return self.current(entry)
+
     def enter(self, context: Context, *, may_wait: bool) -> View | tuple[Attempt, bool]:
         """What a request can use now, or the attempt that it leads or joins.
 
@@ -289,10 +296,11 @@ class Evaluator(Knowledge):
         Returns:
             A view; or an attempt and whether this caller has to carry it out.
         """
+        fresh = self.fresh(context)
+        if fresh is not None:
+            return fresh
         key = context.body
         entry = self.cache.get(key)
-        if entry is not None and self.cache.is_fresh(entry) and not self._config.disable_cache:
-            return self.current(entry)
         if self.closed:
             return self.known(context, Failure.NETWORK)
         if not may_wait:

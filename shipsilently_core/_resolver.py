@@ -47,8 +47,10 @@ class Resolver:
             EvaluationError: The attempt failed and the cache is switched off.
         """
         self._begin()
+        view = self.evaluator.fresh(context)
+        if view is not None:
+            return view, True
         may_wait = may_block or not on_event_loop()
-        view: View | None = None
         while view is None:
             step = self.evaluator.enter(context, may_wait=may_wait)
             if isinstance(step, View):
@@ -65,7 +67,7 @@ class Resolver:
     async def aresolve(self, context: Context) -> View:
         """`resolve`, waiting in a task."""
         self._begin()
-        view: View | None = None
+        view = self.evaluator.fresh(context)
         while view is None:
             step = self.evaluator.enter(context, may_wait=True)
             if isinstance(step, View):

@@ -49,6 +49,11 @@ class Context:
     def __init__(
         self, attributes: Context | Mapping[str, Any] | None = None, /, **named: Any
     ) -> None:
+        if type(attributes) is dict and not named:
+            body = _at_once(attributes)
+            if body is not None:
+                self.body, self.dropped = body, ()
+                return
         given, lost = _attributes(attributes)
         self.body, dropped = _to_wire(given | named)
         self.dropped = lost + dropped
@@ -84,6 +89,17 @@ def _attributes(given: Any) -> tuple[dict[Any, Any], tuple[str, ...]]:
             # Somebody's own mapping raised: the context is lost, the request not.
             return {}, (f"the whole context, a {type(given).__name__}",)
     return {}, (f"the whole context, a {type(given).__name__}",)
+
+
+def _at_once(given: dict[Any, Any]) -> bytes | None:
+    """The wire form of attributes of which none needs another; ``None`` where one may."""
+    for name, value in given.items():
+        if type(name) is not str or type(value) not in _SIMPLE or name == "user_id":
+            return None
+    try:
+        return _encode(given)
+    except (UnicodeEncodeError, OverflowError):
+        return None
 
 
 def _to_wire(given: dict[Any, Any]) -> tuple[bytes, tuple[str, ...]]:

@@ -209,9 +209,13 @@ class Flags:
 
     def _read_first(self, key: str, default: Any) -> Row | None:
         """Count a flag that is what it should be, on the shortest way; `detail` sees to others."""
-        seen = self._now
-        if seen is None or self._due is not None or overrides.values or flag_evaluated.receivers:
+        if overrides.values or flag_evaluated.receivers:
             return None
+        seen = self._now
+        if seen is None or self._due is not None:
+            seen = self._seen()
+            if seen is not self._now or self._due is not None:
+                return None
         view = seen.view
         own = view.own
         if own is None or view.failure is not None or key in seen.asked:
