@@ -43,6 +43,7 @@ from shipsilently_fastapi import ShipSilently as FastAPIShipSilently
 from shipsilently_fastapi.lifespan import STATE
 from shipsilently_flask import ShipSilently as FlaskShipSilently
 from shipsilently_flask import flags as flask_flags
+from starlette.requests import HTTPConnection
 
 from shipsilently_core import AnalyticsConfig, FlagSet, ShipSilentlyClient
 from shipsilently_core.testing import ScriptedService
@@ -55,6 +56,8 @@ ROUND = float(os.environ.get("ROUND", "0.03"))
 MOST = 1_000
 
 VARIANTS = ("bare", "no-op", "no flag read", "one flag", "FlagSet of 20")
+#: FastAPI's alone: what any dependency costs there, before it does something.
+EMPTY = "empty dependency"
 #: Microseconds that installed flags may add to a request which reads none.
 LIMITS = {"Django, sync": 1.0, "Django, async": 1.2, "Flask": 1.5, "FastAPI": 1.5}
 
@@ -117,14 +120,19 @@ def main() -> int:
         table.add_column(heading, justify="right" if heading else "left")
     table.add_column("bare", justify="right")
     loop = asyncio.new_event_loop()
+    notes = []
     for framework in (django_sync(), django_async(loop), flask(), fastapi(loop)):
         figures = measure(framework.runs)
         bare = statistics.median(figures["bare"])
+        if EMPTY in figures:
+            own, one = added_by(EMPTY, figures), added_by("one flag", figures)
+            notes.append(
+                f"{framework.name}'s own part of one flag, for an async dependency that does "
+                f"nothing: +{own:.2f}; ours: +{one - own:.2f}."
+            )
         cells = []
         for variant in VARIANTS[1:]:
-            added = statistics.median(
-                one - base for one, base in zip(figures[variant], figures["bare"], strict=True)
-            )
+            added = added_by(variant, figures)
             cells.append(f"+{added:.2f} ({1 + added / bare:.3f})".replace("+-", "-"))
             if variant == "no flag read":
                 cells[-1] += f" ≤ {LIMITS[framework.name]}"
@@ -132,8 +140,16 @@ def main() -> int:
     loop.close()
     CLIENT.close()
     Console(width=None if sys.stdout.isatty() else 120).print(table)
+    print(*notes, sep="\n")
     print("In brackets: times the bare app. ≤: the aim for a request that reads no flag.")
     return 0
+
+
+def added_by(variant: str, figures: dict[str, list[float]]) -> float:
+    """Microseconds that a variant adds to the bare app."""
+    return statistics.median(
+        one - base for one, base in zip(figures[variant], figures["bare"], strict=True)
+    )
 
 
 def measure(runs: dict[str, Run]) -> dict[str, list[float]]:
@@ -307,6 +323,13 @@ class ASGINoop:
         await self.app(scope, receive, send)
 
 
+class Empty:
+    """A dependency of the same kind as ``flags`` that does nothing."""
+
+    async def __call__(self, connection: HTTPConnection) -> None:
+        """Nothing."""
+
+
 def fastapi(loop: asyncio.AbstractEventLoop) -> Framework:
     """FastAPI, as an ASGI server calls it."""
 
@@ -319,11 +342,14 @@ def fastapi(loop: asyncio.AbstractEventLoop) -> Framework:
     async def many(many: Annotated[Any, Depends(flags.as_(Many))]) -> PlainTextResponse:
         return PlainTextResponse("new" if many.flag_0 else "")
 
-    views = {"one flag": one, "FlagSet of 20": many}
-    apps = {variant: FastAPI() for variant in VARIANTS}
+    async def empty(nothing: Annotated[None, Depends(Empty())]) -> PlainTextResponse:
+        return PlainTextResponse("")
+
+    views = {"one flag": one, "FlagSet of 20": many, EMPTY: empty}
+    apps = {variant: FastAPI() for variant in (*VARIANTS, EMPTY)}
     apps["no-op"].add_middleware(ASGINoop)
     for variant, app in apps.items():
-        if variant not in ("bare", "no-op"):
+        if variant not in ("bare", "no-op", EMPTY):
             EXTENSION.install(app)
         app.get("/")(views.get(variant, none))
     scope: dict[str, Any] = {

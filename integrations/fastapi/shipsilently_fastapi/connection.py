@@ -41,7 +41,7 @@ class RequestFlags(Flags):
         client: ShipSilentlyClient | None = None,
     ) -> None:
         # What the core's does; each request pays for this, also one that reads no flag.
-        self._client = shipsilently.client if client is None else client
+        self._client = client or shipsilently.made or shipsilently.client
         self._context = context
         self._may_block = False
         self._now = self._due = self._early = None

@@ -69,17 +69,17 @@ class ShipSilently:
             raise ConfigurationError("context", "must be a function that takes the connection")
         self.context = context
         self.lifespan = Lifespan(self)
-        self._theirs: ShipSilentlyClient | None = None
         self._make: Callable[[], ShipSilentlyClient] = partial(
             ShipSilentlyClient, config, **settings
         )
-        if isinstance(client, ShipSilentlyClient):
-            self._theirs = client
-        elif client is not None:
-            self._make = client
-        first = self._theirs or self._make()
-        self._made = None if self._theirs is not None else first
-        self._config = first.config
+        self._is_theirs = isinstance(client, ShipSilentlyClient)
+        if not isinstance(client, ShipSilentlyClient):
+            if client is not None:
+                self._make = client
+            client = self._make()
+        #: The client; ``None`` between two lives of the app.
+        self.made: ShipSilentlyClient | None = client
+        self._config = client.config
         self._lock = Lock()
         self._running = 0
         self._told = False
@@ -90,13 +90,11 @@ class ShipSilently:
     @property
     def client(self) -> ShipSilentlyClient:
         """The client. After the lifespan has ended, it is a new one."""
-        if self._theirs is not None:
-            return self._theirs
-        client = self._made
+        client = self.made
         if client is None:
             # The lifespan has closed the last one, and the app lives again, as in tests.
             with self._lock:
-                client = self._made = self._made or self._make()
+                client = self.made = self.made or self._make()
         return client
 
     @property
@@ -170,8 +168,10 @@ class ShipSilently:
             client.close()
 
     def _release(self) -> ShipSilentlyClient | None:
+        if self._is_theirs:
+            return None
         with self._lock:
-            client, self._made = self._made, None
+            client, self.made = self.made, None
         return client
 
     def tell_if_lazy(self) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .connection import RequestFlags
+from .lifespan import STATE
 from .lookup import SCOPE_KEY, current, flags_in
 
 if TYPE_CHECKING:
@@ -41,8 +43,14 @@ class FlagsMiddleware:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        outer = scope.get(SCOPE_KEY)
-        token = current.set(flags_in(scope, self.shipsilently))
+        shipsilently, outer, state = self.shipsilently, scope.get(SCOPE_KEY), scope.get("state")
+        if outer is None and (not state or state.get(STATE) is shipsilently):
+            # What `flags_in` would find in nearly every request, which all pay for it.
+            flags = scope[SCOPE_KEY] = RequestFlags(shipsilently, scope)
+            flags.app = scope.get("app")
+        else:
+            flags = flags_in(scope, shipsilently)
+        token = current.set(flags)
         if self._timed and scope["type"] == "http":
             send = _timing(scope, send)
         try:
