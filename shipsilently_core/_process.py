@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Future
 
 __all__ = [
     "Bell",
@@ -35,10 +38,9 @@ Lock = threading.Lock
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
     """The event loop that this code runs in."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+    # Where one runs, asyncio has been imported; elsewhere that would cost more than all the rest.
+    look = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    return None if look is None else look()
 
 
 def on_event_loop() -> bool:
@@ -69,6 +71,8 @@ def run_on(
                 failed(error)
 
     if loop is not None:
+        import asyncio
+
         try:
             asyncio.run_coroutine_threadsafe(work, loop).add_done_callback(ended)
         except RuntimeError:
@@ -82,11 +86,15 @@ def run_on(
 
 def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     """Run `work` as a task of its own, so that it outlives the task that wanted it."""
+    import asyncio
+
     return asyncio.get_running_loop().create_task(work)
 
 
 async def in_thread(work: Callable[[], object]) -> None:
     """Run blocking `work` in a thread, and wait for it in a task."""
+    import asyncio
+
     await asyncio.to_thread(work)
 
 
@@ -133,6 +141,8 @@ class Latch(Generic[T]):
 
     async def await_(self, timeout: float) -> bool:
         """Wait in a task for at most `timeout` seconds; whether the result is there."""
+        import asyncio
+
         future = asyncio.get_running_loop().create_future()
         with self._lock:
             if self._event.is_set():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Mapping
@@ -212,6 +211,8 @@ def _known(cls: type[Any], mapping: Mapping[str, Any], prefix: str) -> dict[str,
     for given, value in mapping.items():
         name = str(given).lower()
         if name not in names:
+            import difflib
+
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}"
             raise ConfigurationError(f"{prefix}{given}", f"is not a setting; {hint}")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import unittest
+import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -20,6 +20,9 @@ from ._process import Bell
 from ._stream import StreamBroken, StreamReader
 from ._wire import BATCH, EVENTS, TICKET, Reply, Request
 from .values import Failure
+
+if TYPE_CHECKING:
+    from unittest import TestCase
 
 __all__ = ["ManualClock", "ScriptedService", "override_flags"]
 
@@ -101,7 +104,10 @@ class override_flags:  # used like a function, as its peers in other packages ar
         return with_flags
 
     def _decorate_class(self, test: type[Any]) -> None:
-        if not issubclass(test, unittest.TestCase):
+        # Whoever has made such a class has imported this; for all others that would take too long.
+        unittest = sys.modules.get("unittest")
+        cases: type[TestCase] | None = getattr(unittest, "TestCase", None)
+        if cases is None or not issubclass(test, cases):
             for name, method in list(vars(test).items()):
                 if name.startswith("test") and inspect.isfunction(method):
                     setattr(test, name, self._decorate_function(method))
@@ -109,7 +115,7 @@ class override_flags:  # used like a function, as its peers in other packages ar
         flags, set_up = self._flags, test.setUp
 
         @functools.wraps(set_up)
-        def with_flags(case: unittest.TestCase) -> None:
+        def with_flags(case: TestCase) -> None:
             case.enterContext(override_flags(flags))
             set_up(case)
 

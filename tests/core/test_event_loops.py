@@ -198,3 +198,17 @@ def test_ten_loops_in_a_row_leak_nothing_and_warn_of_nothing(server: WireServer)
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert len(server.received) == 20
+
+
+def test_no_event_loop_is_looked_for_where_none_can_be() -> None:
+    """A process that reads flags without asyncio is not made to import it by that."""
+    code = textwrap.dedent("""
+        import sys
+        from shipsilently_core import ShipSilentlyClient
+        from shipsilently_core.testing import ScriptedService
+
+        client = ShipSilentlyClient(api_key="sk_test", transport=ScriptedService({"x": True}))
+        assert client.flags(user_id="1").get("x", False) is True
+        assert "asyncio" not in sys.modules
+    """)
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=30)

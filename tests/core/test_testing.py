@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import unittest
 from collections.abc import Iterator
@@ -160,6 +162,22 @@ class TestDecoratedCase(unittest.TestCase):
     def test_method(self) -> None:
         """Set-up and test of a decorated case have the values."""
         assert overrides.values == {"a": 1}
+
+
+def test_a_class_is_decorated_without_unittest() -> None:
+    """Where nobody has imported unittest, decorating a class does not either."""
+    code = (
+        "import sys\n"
+        "from shipsilently_core._overrides import overrides\n"
+        "from shipsilently_core.testing import override_flags\n"
+        "@override_flags(a=1)\n"
+        "class TestPlain:\n"
+        "    def test_it(self):\n"
+        "        return dict(overrides.values)\n"
+        "assert TestPlain().test_it() == {'a': 1}\n"
+        "assert 'unittest' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=30)
 
 
 def test_a_decorated_function_keeps_its_result() -> None:

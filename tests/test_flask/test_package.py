@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 import shipsilently_flask
 from flask import Blueprint
 from shipsilently_flask import flags
@@ -48,3 +49,18 @@ def test_importing_loads_nothing_that_may_be_missing() -> None:
         "assert not {'flask_login', 'flask_debugtoolbar', 'asgiref'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=30)
+
+
+def test_what_only_tests_or_event_loops_need_is_not_imported() -> None:
+    """A server that imports the package gets neither asyncio nor unittest by that."""
+    code = (
+        "import sys, shipsilently_flask\n"
+        "assert not {'asyncio', 'unittest', 'shipsilently_core.testing'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=30)
+
+
+def test_a_name_that_does_not_exist_is_told_as_ever() -> None:
+    """Asking the package for another name raises the `AttributeError` that says which."""
+    with pytest.raises(AttributeError, match="'shipsilently_flask' has no attribute 'flagz'"):
+        _ = shipsilently_flask.flagz

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields
 from typing import Any
 
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
+from msgspec import Struct
 
 from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyClient
 
@@ -19,8 +19,7 @@ __all__ = ["Attribute", "Options", "Problem", "Reading", "read_options"]
 ContextHook = Callable[[HttpRequest], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """One attribute of the user that goes into the context.
 
     Attributes:
@@ -32,8 +31,7 @@ class Attribute:
     path: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """What is Django's own in the settings; the other names are those of the core's `Config`.
 
     Attributes:
@@ -60,8 +58,7 @@ class Options:
     offline: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """What is wrong with the settings.
 
     Attributes:
@@ -75,8 +72,7 @@ class Problem:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """The settings as far as they are right, and what is wrong with the rest.
 
     Attributes:
@@ -87,7 +83,7 @@ class Reading:
 
     options: Options
     config: Config | None
-    problems: tuple[Problem, ...] = field(default=())
+    problems: tuple[Problem, ...] = ()
 
 
 def read_options(given: object, *, offline: bool = False) -> Reading:
@@ -111,7 +107,7 @@ def read_options(given: object, *, offline: bool = False) -> Reading:
             core[name] = value
         else:
             problems.append(_unknown(str(given_name)))
-    options = replace(Options(), **own)
+    options = Options(**own)
     if options.client is not None:
         if core:
             text = f"SHIPSILENTLY[{next(iter(core))!r}] has no effect beside CLIENT"
@@ -132,6 +128,8 @@ def _own(name: str, value: Any, problems: list[Problem]) -> Any:
 
 
 def _unknown(name: str) -> Problem:
+    import difflib
+
     near = difflib.get_close_matches(name.upper(), [*_READERS, *_CORE], n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(sorted(_NAMES))}."
     return Problem("E002", f"SHIPSILENTLY[{name!r}] is not a setting", hint)

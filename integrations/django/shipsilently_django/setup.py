@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from django.conf import settings
 from django.core import mail
+from msgspec import Struct
 
 from shipsilently_core import Config, ShipSilentlyClient
 
@@ -18,8 +18,7 @@ __all__ = ["Setup", "get_client", "get_setup", "in_tests", "reset_setup", "take_
 log = logging.getLogger("shipsilently")
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """The options and the client that belong together.
 
     Attributes:

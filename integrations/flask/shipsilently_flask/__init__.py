@@ -20,13 +20,16 @@ The modules, in the order to read them:
 
 from __future__ import annotations
 
-from shipsilently_core.testing import override_flags
+from typing import TYPE_CHECKING, Any
 
 from .extension import ShipSilently
 from .gates import requires_flag
 from .health import health_blueprint
 from .proxy import flags
 from .stores import FlaskCachingStore
+
+if TYPE_CHECKING:
+    from shipsilently_core.testing import override_flags
 
 __all__ = [
     "FlaskCachingStore",
@@ -36,3 +39,12 @@ __all__ = [
     "override_flags",
     "requires_flag",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # For tests only, so no server imports it.
+    if name == "override_flags":
+        from shipsilently_core.testing import override_flags
+
+        return override_flags
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

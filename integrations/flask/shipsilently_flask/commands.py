@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 from flask import current_app
 from flask.cli import AppGroup
+from msgspec import Struct
 
 from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyClient
 from shipsilently_core.signals import evaluation_failed
@@ -36,8 +36,7 @@ _attributes = click.option(
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """One flag as it is printed."""
 
     result: EvaluationResult

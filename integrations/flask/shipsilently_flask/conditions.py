@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from shipsilently_core import Flags
 
 __all__ = ["Condition", "holds"]
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """Each of these flags has this value; a key with ``!`` before it has another.
 
     Attributes:

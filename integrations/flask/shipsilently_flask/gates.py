@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from flask import Flask, abort, current_app, redirect, request, url_for
+from msgspec import Struct
 
 from shipsilently_core import ConfigurationError
 
@@ -90,8 +90,7 @@ def gate(
     where.before_request(check_flags)
 
 
-@dataclass(frozen=True, slots=True)
-class _Door:
+class _Door(Struct, frozen=True):
     """A gate's condition, and what happens to those it turns away."""
 
     condition: Condition

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from flask import Flask
+from msgspec import Struct
 
 from shipsilently_core import Config, ConfigurationError
 
@@ -18,8 +18,7 @@ PREFIX = "SHIPSILENTLY"
 PLACES = (None, "session", "cookie")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """What an app has been told, beside what its client has.
 
     Attributes:
@@ -97,6 +96,8 @@ def _key(name: str) -> str:
 def _check_known(place: str, name: str, known: Iterable[str], spell: Callable[[str], str]) -> None:
     if name in known:
         return
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {spell(near[0])}?" if near else f"known are: {', '.join(sorted(known))}"
     raise ConfigurationError(place, f"is not a setting; {hint}")
@@ -109,7 +110,9 @@ def _renamed(error: ConfigurationError, places: Mapping[str, str]) -> Configurat
     return ConfigurationError(places.get(name, _key(name)) + rest, error.problem)
 
 
-def _default(item: Field[Any]) -> Any:
+def _default(item: Any) -> Any:
+    if not isinstance(item, Field):
+        return item
     # Made anew for each app, which may change what is in its configuration.
     return item.default if item.default_factory is MISSING else item.default_factory()
 
@@ -141,7 +144,7 @@ def _whole_seconds(name: str, value: Any) -> int:
 
 
 _CORE = {item.name: item for item in fields(Config)}
-_OWN = {item.name: item for item in fields(Settings) if item.name != "config"}
+_OWN = dict(zip(Settings.__struct_fields__[1:], Settings.__struct_defaults__, strict=True))
 _CHECKS: tuple[tuple[str, Callable[[str, Any], Any]], ...] = (
     ("client_flags", _keys),
     ("anonymous_id", _place),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flask import Flask
+from msgspec import Struct
 
 from shipsilently_core import Config, Context, ShipSilentlyClient
 
@@ -29,8 +29,7 @@ class HasLoader(Protocol):
     loader: ContextLoader | None
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """What ``app.extensions["shipsilently"]`` holds.
 
     Attributes:
