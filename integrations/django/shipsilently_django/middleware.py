@@ -33,44 +33,36 @@ class FlagsMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         if self._is_async:
             return self.__acall__(request)
+        # What is done here costs every request: no calls but those that have to be.
         before = get_request()
-        flags = attach(request)
+        flags = getattr(request, "flags", None)
+        if flags is None or not isinstance(flags, RequestFlags):
+            flags = request.flags = RequestFlags(request)  # type: ignore[attr-defined]  # our job
+        set_request(request)
         try:
             response: HttpResponseBase = self.get_response(request)
         finally:
             set_request(before)
-        if flags.were_read or response.streaming:
+        if flags._seen is not None or response.streaming:
             finish(request, flags, response)
         return response
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         before = get_request()
-        flags = attach(request)
+        flags = getattr(request, "flags", None)
+        if flags is None or not isinstance(flags, RequestFlags):
+            flags = request.flags = RequestFlags(request)  # type: ignore[attr-defined]  # our job
+        set_request(request)
         try:
-            if wants_prefetch(request):
+            options = get_setup().options
+            if options.prefetch and not request.path_info.startswith(options.exclude_paths):
                 await flags.aload()
             response: HttpResponseBase = await self.get_response(request)
         finally:
             set_request(before)
-        if flags.were_read or response.streaming:
+        if flags._seen is not None or response.streaming:
             finish(request, flags, response)
         return response
-
-
-def attach(request: HttpRequest) -> RequestFlags:
-    """Give a request its flags, if it has none, and make it the one being handled."""
-    flags: RequestFlags | None = request.__dict__.get("flags")
-    if not isinstance(flags, RequestFlags):
-        flags = RequestFlags(request)
-        request.flags = flags  # type: ignore[attr-defined]  # what this is for
-    set_request(request)
-    return flags
-
-
-def wants_prefetch(request: HttpRequest) -> bool:
-    """Whether this request's flags are to be there before its view runs."""
-    options = get_setup().options
-    return options.prefetch and not request.path_info.startswith(options.exclude_paths)
 
 
 def finish(request: HttpRequest, flags: RequestFlags, response: HttpResponseBase) -> None:

@@ -14,21 +14,25 @@ from .flags import RequestFlags
 __all__ = ["RecordedFlags", "record", "recorded"]
 
 
-class RecordedFlags(RequestFlags):
+class RecordedFlags(RequestFlags, eq=False):
     """As `RequestFlags`, noting each key that was asked for, and the time until the answer.
 
     Attributes:
         reads: Seconds that the reads of each key have taken, and how many there were.
     """
 
-    __slots__ = ("reads",)
-
-    def __init__(self, request: HttpRequest) -> None:
-        super().__init__(request)
-        self.reads: dict[str, tuple[float, int]] = {}
+    reads: dict[str, tuple[float, int]] = {}  # noqa: RUF012  # each has its own, as structs do
 
     def _now(self) -> Flags:
         return _Recording(super()._now(), self)  # type: ignore[return-value]  # reads like one
+
+    # The two that do not use `_now`.
+
+    def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
+        return self._now().get(key, *args, **kwargs)
+
+    def is_enabled(self, key: str, **default: bool) -> bool:
+        return self._now().is_enabled(key, **default)
 
     async def _there(self) -> Flags:
         return _Recording(await super()._there(), self)  # type: ignore[return-value]  # as above

@@ -24,6 +24,9 @@ def flags_in(context: Any) -> ReadableFlags:
     """
     # The attribute is there without the context processor, and under `only` as well.
     request = getattr(context, "request", None) or context.get("request")
+    given = getattr(request, "flags", None)
+    if isinstance(given, RequestFlags):
+        return given
     if isinstance(getattr(request, "_request", request), HttpRequest):
         return flags_of(request)
     given = context.get("flags")

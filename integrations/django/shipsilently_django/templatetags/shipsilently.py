@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
-from django.template.base import FilterExpression, Node, NodeList, Parser, Token
+from django.template.base import FilterExpression, Node, NodeList, Parser, TextNode, Token
 from django.template.context import Context as TemplateContext
 from django.utils.html import json_script
 from django.utils.safestring import SafeString
 
-from shipsilently_django.readable import is_on
+from shipsilently_django.readable import is_on, unmarked
 from shipsilently_django.rendering import browser_values, flags_in, plain_value
 
 __all__ = ["register"]
@@ -33,6 +33,9 @@ class Condition:
         self.key = key
         self.expected = expected
         self.equal = equal
+        # What most tags ask, whether one flag is on, needs nothing resolved at each rendering.
+        alone = expected is None and not key.is_var and not key.filters
+        self.only: str | None = unmarked(key.var) if alone and isinstance(key.var, str) else None
 
     @classmethod
     def parse(cls, parser: Parser, name: str, bits: list[str]) -> Condition:
@@ -54,6 +57,8 @@ class Condition:
 
     def holds(self, context: TemplateContext) -> bool:
         """Whether it is so for whom the template is rendered."""
+        if self.only is not None:
+            return flags_in(context).is_enabled(self.only)
         key = self.key.resolve(context, ignore_failures=True)
         if self.expected is None:
             return is_on(flags_in(context), key)
@@ -62,10 +67,26 @@ class Condition:
 
 
 class FlagNode(Node):
-    """Branches: the first whose condition holds is rendered; one without a condition always."""
+    """Branches: the first whose condition holds is rendered; one without a condition always.
 
-    def __init__(self, branches: list[tuple[Condition | None, NodeList]]) -> None:
+    Args:
+        branches: In their order.
+        debug: Whether each text is to be rendered where it stands, so that tools see it.
+    """
+
+    def __init__(
+        self, branches: list[tuple[Condition | None, NodeList]], *, debug: bool = False
+    ) -> None:
         self.branches = branches
+        self._ways = [
+            (
+                None if condition is None else condition.only,
+                condition,
+                nodes,
+                None if debug else _text_of(nodes),
+            )
+            for condition, nodes in branches
+        ]
 
     @property
     def nodelist(self) -> NodeList:
@@ -74,10 +95,21 @@ class FlagNode(Node):
 
     def render(self, context: TemplateContext) -> SafeString:
         """One branch."""
-        for condition, nodes in self.branches:
-            if condition is None or condition.holds(context):
-                return nodes.render(context)
+        for key, condition, nodes, text in self._ways:
+            if key is not None:
+                on = flags_in(context).is_enabled(key)
+            else:
+                on = condition is None or condition.holds(context)
+            if on:
+                return nodes.render(context) if text is None else text
         return SafeString("")
+
+
+def _text_of(nodes: NodeList) -> SafeString | None:
+    """What these nodes render, where they are nothing but text."""
+    if not all(type(node) is TextNode for node in nodes):
+        return None
+    return SafeString("".join(node.s for node in nodes if isinstance(node, TextNode)))
 
 
 class FlagAsNode(Node):
@@ -103,6 +135,8 @@ def flag(parser: Parser, token: Token) -> Node:
         {% flag "x" as on %}
     """
     name, *bits = token.split_contents()
+    # Only where Django debugs templates do tokens know their place.
+    debug = token.position is not None
     if len(bits) in (3, 5) and bits[-2] == "as":
         return FlagAsNode(Condition.parse(parser, name, bits[:-2]), bits[-1])
     # `ifflag` ends with `endifflag`: where another library's `flag` is loaded too.
@@ -114,7 +148,7 @@ def flag(parser: Parser, token: Token) -> Node:
         branches.append((condition, nodes))
         name, *bits = parser.next_token().split_contents()
         if name == end:
-            return FlagNode(branches)
+            return FlagNode(branches, debug=debug)
         if condition is None:
             raise template.TemplateSyntaxError(f"{{% else %}} is the last branch before {end!r}")
         condition = None if name == "else" else Condition.parse(parser, name, bits)
