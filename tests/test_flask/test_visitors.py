@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from flask import Flask, copy_current_request_context
 from flask.testing import FlaskClient
+from itsdangerous import TimestampSigner, URLSafeTimedSerializer
 from shipsilently_flask import ShipSilently, flags
 
 from shipsilently_core import Context
@@ -134,6 +135,51 @@ def test_a_forged_cookie_is_not_believed(forged: str) -> None:
     assert answer.text.startswith("visitor-")
     assert answer.text != "visitor-1"
     assert COOKIE in answer.headers["Set-Cookie"]
+
+
+@pytest.mark.parametrize(("longest", "known"), [(200, True), (100, False)])
+def test_a_cookie_counts_for_as_long_as_it_was_given(longest: int, known: bool) -> None:
+    """A visitor's cookie is believed until its age is over, however often it has been seen."""
+    app = site("cookie", SHIPSILENTLY_ANONYMOUS_MAX_AGE=longest)
+    assert app.secret_key
+
+    class Earlier(TimestampSigner):
+        def get_timestamp(self) -> int:
+            return super().get_timestamp() - 150
+
+    signer = URLSafeTimedSerializer(app.secret_key, salt="shipsilently-visitor", signer=Earlier)
+    client = app.test_client()
+    for _ in range(2):
+        client.set_cookie(COOKIE, str(signer.dumps("visitor-of-old")))
+        assert (client.get("/").text == "visitor-of-old") is known
+
+
+def test_an_endless_cookie_is_not_looked_at() -> None:
+    """A cookie that is longer than any of ours is replaced by a new one."""
+    client = site("cookie").test_client()
+    client.set_cookie(COOKIE, "x" * 2_000)
+    assert COOKIE in client.get("/").headers["Set-Cookie"]
+
+
+def test_a_cookie_of_ours_must_hold_an_id() -> None:
+    """What is signed as a visitor's id and is none is replaced by a new one."""
+    app = site("cookie")
+    assert app.secret_key
+    client = app.test_client()
+    signer = URLSafeTimedSerializer(app.secret_key, salt="shipsilently-visitor")
+    client.set_cookie(COOKIE, str(signer.dumps(["visitor-1"])))
+    assert client.get("/").text.startswith("visitor-")
+
+
+def test_other_reasons_for_a_page_to_vary_stay() -> None:
+    """`Vary: Cookie` comes beside what the view says itself."""
+    app = site("cookie")
+
+    @app.get("/varying")
+    def varying() -> tuple[str, dict[str, str]]:
+        return flags.get("me", ""), {"Vary": "Accept"}
+
+    assert app.test_client().get("/varying").headers["Vary"] == "Accept, Cookie"
 
 
 def test_an_older_secret_key_still_counts() -> None:

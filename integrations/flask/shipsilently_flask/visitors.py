@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Mapping
+from time import time
 from typing import Any
 
 from flask import Flask, Request, Response, after_this_request, session
@@ -17,6 +19,11 @@ __all__ = ["with_visitor"]
 
 _SESSION_KEY = "_shipsilently_visitor"
 _SALT = "shipsilently-visitor"
+#: Characters; no cookie of ours is longer.
+_LONGEST = 256
+
+#: The secrets that sign cookies; the last is the one for new ones.
+Secrets = tuple[str | bytes, ...]
 
 
 def with_visitor(
@@ -50,19 +57,22 @@ def _from_session() -> str:
 
 
 def _from_cookie(app: Flask, request: Request, settings: Settings) -> str:
-    signer = _signer(app)
-    known = _read(signer, request.cookies.get(settings.anonymous_cookie), settings)
+    keys = _secrets(app)
+    known = _read(keys, request.cookies.get(settings.anonymous_cookie), settings)
     # Kept by the request: its threads and a logout during it see the same visitor.
     visitor: str = vars(request).setdefault(_SESSION_KEY, known or _new())
 
     @after_this_request
     def answer(response: Response) -> Response:
         # The page depends on the cookie from now on, also for caches in between.
-        response.vary.add("Cookie")
+        if "Vary" in response.headers:
+            response.vary.add("Cookie")
+        else:
+            response.headers["Vary"] = "Cookie"
         if known is None:
             response.set_cookie(
                 settings.anonymous_cookie,
-                str(signer.dumps(visitor)),
+                str(_signer(keys).dumps(visitor)),
                 max_age=settings.anonymous_max_age,
                 path=app.config["SESSION_COOKIE_PATH"] or app.config["APPLICATION_ROOT"],
                 domain=app.config["SESSION_COOKIE_DOMAIN"],
@@ -75,20 +85,34 @@ def _from_cookie(app: Flask, request: Request, settings: Settings) -> str:
     return visitor
 
 
-def _signer(app: Flask) -> URLSafeTimedSerializer:
+def _secrets(app: Flask) -> Secrets:
     if not app.secret_key:
         raise RuntimeError(
             "SHIPSILENTLY_ANONYMOUS_ID = 'cookie' needs the app's SECRET_KEY to sign the cookie"
         )
-    fallbacks = app.config.get("SECRET_KEY_FALLBACKS") or []
-    return URLSafeTimedSerializer([*fallbacks, app.secret_key], salt=_SALT)
+    return (*(app.config.get("SECRET_KEY_FALLBACKS") or ()), app.secret_key)
 
 
-def _read(signer: URLSafeTimedSerializer, cookie: str | None, settings: Settings) -> str | None:
-    if cookie is None:
+@functools.lru_cache(maxsize=16)
+def _signer(keys: Secrets) -> URLSafeTimedSerializer:
+    # Its types want all of one kind; it takes each as it is.
+    given: Any = list(keys)
+    return URLSafeTimedSerializer(given, salt=_SALT)
+
+
+def _read(keys: Secrets, cookie: str | None, settings: Settings) -> str | None:
+    if cookie is None or len(cookie) > _LONGEST:
         return None
+    visitor, signed = _opened(keys, cookie)
+    # As the serializer would, which does not remember what it has seen.
+    return visitor if 0 <= int(time()) - signed <= settings.anonymous_max_age else None
+
+
+@functools.lru_cache(maxsize=4_096)
+def _opened(keys: Secrets, cookie: str) -> tuple[str | None, float]:
+    """The visitor that a cookie names, and when it was signed; its signature is checked once."""
     try:
-        visitor = signer.loads(cookie, max_age=settings.anonymous_max_age)
+        visitor, signed = _signer(keys).loads(cookie, return_timestamp=True)
     except BadSignature:
-        return None
-    return visitor if isinstance(visitor, str) else None
+        return None, 0.0
+    return (visitor if isinstance(visitor, str) else None), signed.timestamp()
