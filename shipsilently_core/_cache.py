@@ -256,25 +256,30 @@ class Cache:
                 stamp = Stamp(stamp.sequence, moment, stamp.generation)
             return self._put(key, Entry(snapshot, stamp, singles, current=moment, kept=kept))
 
-    def store_row(self, key: bytes, flag_key: str, row: Row, stamp: Stamp) -> None:
-        """Keep the answer for one flag, unless something newer is known of it."""
+    def store_row(self, key: bytes, flag_key: str, row: Row, stamp: Stamp) -> Row:
+        """Keep the answer for one flag, unless something newer is known of it.
+
+        Returns:
+            What is known of it now: whoever asks next will be told the same.
+        """
         with self._lock:
             old = self._entries.get(key)
             if old is None:
                 alone = Snapshot({flag_key: row}, complete=False)
                 self._put(key, Entry(alone, None, {flag_key: stamp}, current=stamp.moment))
-                return
+                return row
             latest = old.singles.get(flag_key, old.batch)
             if old.batch is not None and latest is not None:
                 latest = max(latest, old.batch, key=lambda call: call.sequence)
             if latest is not None and latest.sequence > stamp.sequence:
-                return
+                return old.snapshot.get(flag_key) or row
             rows = {**old.snapshot.rows, flag_key: row}
             snapshot = Snapshot(rows, complete=old.snapshot.complete)
             singles = {**old.singles, flag_key: stamp}
             entry = Entry(snapshot, old.batch, singles, current=old.current, kept=old.kept)
             entry.looked = old.looked
             self._put(key, entry)
+            return row
 
     def _put(self, key: bytes, entry: Entry) -> Entry:
         self._tick += 1

@@ -234,7 +234,7 @@ class Evaluator(Knowledge):
             row = parse_row(reply.body, call.flag_key)
             if row is None:
                 return None
-            self.cache.store_row(key, call.flag_key, row, call.stamp)
+            row = self.cache.store_row(key, call.flag_key, row, call.stamp)
             return Snapshot({call.flag_key: row}, complete=False)
         malformed: list[str] = []
         snapshot = self._bodies.get(reply.body)

@@ -485,3 +485,18 @@ def test_only_an_answer_says_that_the_service_knows_no_flag(lines: list[logging.
         "nothing is known of flag 'b' yet; the default is served",
         "the service knows no flag 'b'; the default is served",
     ]
+
+
+def test_an_answer_that_was_overtaken_is_not_shown_to_its_caller_either() -> None:
+    """Whoever asked for one flag sees what everybody will see next, not what came late."""
+    bench = Bench()
+    early = bench.evaluator.prepare(WHO, "a")
+    bench.batch({"a": "newer"})
+    view = bench.evaluator.conclude(
+        early, Reply(200, b'{"value":"older","reason":"default"}', JSON)
+    )
+    assert bench.evaluator.concluded_detail("a", view, "").value == "newer"
+    gone = bench.evaluator.prepare(WHO, "b")
+    bench.batch({"a": "newer"})
+    view = bench.evaluator.conclude(gone, Reply(200, b'{"value":"it","reason":"default"}', JSON))
+    assert bench.evaluator.concluded_detail("b", view, "").value == "it"
