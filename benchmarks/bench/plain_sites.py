@@ -91,7 +91,7 @@ def fastapi_app() -> Any:
     templates = Jinja2Templates(env=Environment(loader=loader, autoescape=True))
     plans = {"ada": "pro", "bob": "free"}
 
-    def current_user(request: Any) -> str | None:
+    async def current_user(request: Any) -> str | None:
         name = request.session.get("user")
         return name if name in plans else None
 

@@ -18,7 +18,7 @@ from starlette.middleware.sessions import SessionMiddleware
 PLANS = {"ada": "pro", "bob": "free"}
 
 
-def current_user(request: Request) -> str | None:
+async def current_user(request: Request) -> str | None:
     """Who is logged in, from the signed session cookie."""
     name = request.session.get("user")
     return name if name in PLANS else None
@@ -27,7 +27,7 @@ def current_user(request: Request) -> str | None:
 CurrentUser = Annotated[str | None, Depends(current_user)]
 
 
-def current_context(user: CurrentUser) -> dict[str, str]:
+async def current_context(user: CurrentUser) -> dict[str, str]:
     """Whom flags are evaluated for: the app's own user, found out once per request."""
     return {"userId": user, "plan": PLANS[user]} if user else {"userId": "anonymous"}
 
