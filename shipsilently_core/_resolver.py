@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from ._evaluation import Attempt, Evaluator
 from ._process import on_event_loop, spawn
-from ._transport import Transport
 from ._view import View
 from .context import Context
 from .values import Failure
+
+if TYPE_CHECKING:
+    from ._transport import Transport
 
 __all__ = ["Resolver"]
 

@@ -6,10 +6,9 @@ import functools
 import random
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from . import signals
-from ._background import Background
 from ._clock import Clock, SystemClock
 from ._evaluation import Call, Evaluator
 from ._overrides import overrides
@@ -23,7 +22,6 @@ from ._process import (
 )
 from ._refresh import Results, Watch, differing
 from ._resolver import Resolver
-from ._transport import Transport
 from ._view import UNSET, View, overridden
 from ._wire import Reply
 from .config import Config, checked_seconds
@@ -39,6 +37,10 @@ from .values import (
     FlagValue,
     Status,
 )
+
+if TYPE_CHECKING:
+    from ._background import Background
+    from ._transport import Transport
 
 __all__ = ["ShipSilentlyClient"]
 
@@ -611,6 +613,9 @@ class ShipSilentlyClient:
             self._start()
 
     def _start(self) -> None:
+        # Here, not above: processes that only import an app, and there are many, have none.
+        from ._background import Background
+
         with self._lock:
             if self._background is not None or self._is_offline():
                 return

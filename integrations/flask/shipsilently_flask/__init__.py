@@ -20,16 +20,18 @@ The modules, in the order to read them:
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .extension import ShipSilently
 from .gates import requires_flag
-from .health import health_blueprint
 from .proxy import flags
-from .stores import FlaskCachingStore
 
 if TYPE_CHECKING:
     from shipsilently_core.testing import override_flags
+
+    from .health import health_blueprint
+    from .stores import FlaskCachingStore
 
 __all__ = [
     "FlaskCachingStore",
@@ -41,10 +43,19 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # For tests only, so no server imports it.
-    if name == "override_flags":
-        from shipsilently_core.testing import override_flags
+#: What few sites use, and where it is imported from when it is asked for.
+_ASKED_FOR = {
+    "FlaskCachingStore": "shipsilently_flask.stores",
+    "health_blueprint": "shipsilently_flask.health",
+    "override_flags": "shipsilently_core.testing",
+}
 
-        return override_flags
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _ASKED_FOR:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ASKED_FOR[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ASKED_FOR})

@@ -21,7 +21,8 @@ from .state import state_of
 
 __all__ = ["commands"]
 
-commands = AppGroup("shipsilently", help="Ask for feature flags, as this app's client sees them.")
+#: `ShipSilently` puts it into the app under its own help.
+commands = AppGroup("shipsilently")
 commands.add_command(doctor)
 
 _user = click.option("--user", metavar="ID", help="The userId to ask for.")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import Any, TypeVar
 
+import click
 from flask import Flask
+from flask.cli import AppGroup
 
 from shipsilently_core import ConfigurationError, ShipSilentlyClient
 
 from . import order, templating
-from .commands import commands
 from .current import forget_flags
 from .settings import read_settings
 from .state import NAME, ContextLoader, State, shared_client
@@ -18,6 +19,24 @@ from .state import NAME, ContextLoader, State, shared_client
 __all__ = ["ShipSilently"]
 
 Loader = TypeVar("Loader", bound=ContextLoader)
+
+_HELP = "Ask for feature flags, as this app's client sees them."
+
+
+class _Commands(AppGroup):
+    """``flask shipsilently``, imported when it is used: no server needs it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        from .commands import commands
+
+        return commands.list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One of them."""
+        from .commands import commands
+
+        return commands.get_command(ctx, cmd_name)
 
 
 class ShipSilently:
@@ -71,7 +90,7 @@ class ShipSilently:
             client = shared_client(settings.config, alone=app.testing)
         templating.install(app)
         order.check_once(app)
-        app.cli.add_command(commands)
+        app.cli.add_command(_Commands("shipsilently", help=_HELP))
         app.extensions[NAME] = State(client, settings, self)
 
     def context_loader(self, loader: Loader) -> Loader:
