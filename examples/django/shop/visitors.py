@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.http import HttpRequest
-from django.urls import reverse
 from shipsilently_django import default_context
 
 
@@ -14,7 +13,8 @@ def flag_context(request: HttpRequest) -> dict[str, Any]:
     the same to the service, and get no cookie.
     """
     if not request.user.is_authenticated:
-        return default_context(request) if request.path == reverse("delivery") else {}
+        page = request.resolver_match
+        return default_context(request) if page and page.url_name == "delivery" else {}
     context = default_context(request)
     if request.user.groups.filter(name="pro").exists():
         context["plan"] = "pro"
