@@ -142,7 +142,7 @@ asyncio.run(main())
 def test_the_first_use_in_a_process_does_not_freeze_the_loop(free_port: int) -> None:
     """What is slow to import and to read is not imported and read in the event loop."""
     gaps = []
-    for _ in range(3):
+    while len(gaps) < 8 and min(gaps, default=1.0) >= LARGEST_GAP / 2:
         ended = subprocess.run(
             [sys.executable, "-c", FIRST_USE, f"https://127.0.0.1:{free_port}"],
             capture_output=True,

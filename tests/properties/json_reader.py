@@ -60,11 +60,14 @@ def is_text(value: object) -> bool:
 
 def levels(value: Any) -> int:
     """How many objects and arrays are nested in each other."""
-    if isinstance(value, dict):
-        return 1 + max(map(levels, value.values()), default=0)
-    if isinstance(value, list):
-        return 1 + max(map(levels, value), default=0)
-    return 0
+    # Layer by layer: newer Pythons read more levels than they have room for calls.
+    depth, layer = 0, [value]
+    while containers := [item for item in layer if isinstance(item, dict | list)]:
+        depth += 1
+        layer = []
+        for item in containers:
+            layer += item.values() if isinstance(item, dict) else item
+    return depth
 
 
 def flat(value: Any) -> Any:
