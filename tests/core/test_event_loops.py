@@ -114,7 +114,7 @@ import asyncio, sys, time
 from shipsilently_core import ShipSilentlyClient
 
 async def main():
-    gaps = []
+    gaps: list[float] = []
 
     async def tick():
         last = time.monotonic()
@@ -141,7 +141,7 @@ asyncio.run(main())
 
 def test_the_first_use_in_a_process_does_not_freeze_the_loop(free_port: int) -> None:
     """What is slow to import and to read is not imported and read in the event loop."""
-    gaps = []
+    gaps: list[float] = []
     while len(gaps) < 8 and min(gaps, default=1.0) >= LARGEST_GAP / 2:
         ended = subprocess.run(
             [sys.executable, "-c", FIRST_USE, f"https://127.0.0.1:{free_port}"],
