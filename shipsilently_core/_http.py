@@ -1,8 +1,8 @@
 """HTTP: what a call looks like on the wire, and every way it can end.
 
-Below it is httpx's own lower half, httpcore, with httpx's reading of certificates and
-proxies: so every step on the socket can keep to the deadline, no answer's cookie
-is kept, no redirect followed, and httpx does not log a line for each request.
+Below it are connections of our own, or httpx's lower half, httpcore, where a proxy is in
+between and for the stream: so every step on the socket can keep to the deadline, no
+answer's cookie is kept, no redirect followed, and no line is logged for each request.
 
 Every way a call can end becomes a `Reply`; nothing raises. ``timeout`` is a
 deadline for the whole call, connecting, headers and body together, also against a
@@ -23,10 +23,21 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import anyio
 import httpcore
 
-from ._network import Backend, LoopPool, Route, Sockets, deadline, time_left
+from ._connection import Pool, TaskPool
+from ._network import (
+    Backend,
+    LoopPool,
+    ProxyPool,
+    ProxyTaskPool,
+    Question,
+    Route,
+    Sockets,
+    deadline,
+    give_up_if_more_came,
+    time_left,
+)
 from ._stream import Silence, StreamBroken
 from ._version import __version__
 from ._wire import STREAM, Reply, Request
@@ -77,8 +88,11 @@ class HttpTransport:
             "Accept-Encoding": "gzip",
             "User-Agent": f"shipsilently-python/{__version__}",
         }
-        self._host = ("Host", urlsplit(config.api_url).netloc)
-        self._own_headers = [self._host, *self._headers.items()]
+        parts = urlsplit(config.api_url)
+        self._path = parts.path
+        self._host = ("Host", parts.netloc)
+        headers = [self._host, *self._headers.items()]
+        self._own_headers = [(name.encode(), value.encode()) for name, value in headers]
         self._given = config.http_client
         self._route = Route(config.api_url)
         if self._given is None:
@@ -87,10 +101,10 @@ class HttpTransport:
         self._sockets = Sockets()
         self._lock = threading.Lock()
         self._backend = Backend(self._sockets)
-        self._pool: httpcore.ConnectionPool | None = None
+        self._pool: Pool | ProxyPool | None = None
         #: Monotonic seconds of the last answer that came by it.
         self._heard = 0.0
-        self._loops: dict[asyncio.AbstractEventLoop, LoopPool] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, LoopPool[TaskPool | ProxyTaskPool]] = {}
         #: Kept, since an event loop holds its tasks only weakly.
         self._under_way: set[asyncio.Task[Reply]] = set()
 
@@ -106,36 +120,33 @@ class HttpTransport:
                 return self._exchange_by(request)
         except Exception as error:
             reply = _reply_to(error)
-            for connection in _doubtful(self._pool, reply, begin, self._heard):
-                with contextlib.suppress(Exception):
-                    connection.close()
+            pool = self._pool
+            if pool is not None and _is_doubtful(reply, begin, self._heard):
+                pool.let_go()
             return reply
 
     def _limit(self, request: Request) -> float:
         return self._timeout if request.timeout is None else min(request.timeout, self._timeout)
 
     def _exchange(self, request: Request) -> Reply:
-        response = self._blocking_pool().handle_request(self._outgoing(request))
-        try:
-            headers = _headers(response.headers)
-            with _Body(headers.get("content-encoding", ""), self._room) as body:
-                for chunk in response.iter_stream():
-                    body.feed(chunk)
-                content = body.finish()
-            _give_up_if_more_came(response.stream)
-        finally:
-            response.close()
-        self._heard = time.monotonic()
-        return Reply(response.status, content, headers)
+        with _Answer(self._room) as answer:
+            self._blocking_pool().exchange(self._question(request), answer)
+            self._heard = time.monotonic()
+            return answer.reply()
 
-    def _blocking_pool(self) -> httpcore.ConnectionPool:
+    def _blocking_pool(self) -> Pool | ProxyPool:
         pool = self._pool
         if pool is None:
             with self._lock:
                 pool = self._pool
                 if pool is None:
-                    pool = self._pool = self._route.pool(self._backend)
+                    pool = self._pool = self._new_pool()
         return pool
+
+    def _new_pool(self) -> Pool | ProxyPool:
+        if self._route.proxy() is None:
+            return Pool(self._route.target(), self._backend)
+        return ProxyPool(self._route, self._backend)
 
     def _exchange_by(self, request: Request) -> Reply:
         """Use the caller's own httpx client, with its proxies, certificates and transports."""
@@ -153,23 +164,21 @@ class HttpTransport:
         response = client.send(outgoing, stream=True, follow_redirects=False)
         stream: Any = response.stream
         try:
-            headers = _headers(response.headers.raw)
-            if response.is_stream_consumed:
-                # A client without a network, as in tests, has the answer unpacked in one piece.
-                with _Body("", self._room) as body:
-                    body.feed(response.content)
-                    content = body.finish()
-            else:
-                with _Body(headers.get("content-encoding", ""), self._room) as body:
+            with _Answer(self._room) as answer:
+                if response.is_stream_consumed:
+                    # A client without a network, as in tests, has it unpacked in one piece.
+                    answer.begin(response.status_code, response.headers.raw, unpacked=True)
+                    answer.feed(response.content)
+                else:
+                    answer.begin(response.status_code, response.headers.raw)
                     # Not `iter_raw`, which lets go of the connection before it can be looked at.
                     for chunk in stream:
                         time_left()
-                        body.feed(chunk)
-                    content = body.finish()
-            _give_up_if_more_came(stream)
+                        answer.feed(chunk)
+                give_up_if_more_came(stream)
+                return answer.reply()
         finally:
             response.close()
-        return Reply(response.status_code, content, headers)
 
     def _custom_client(self) -> Any:
         """The caller's client; made now where a function that makes one was given."""
@@ -185,9 +194,15 @@ class HttpTransport:
     async def asend(self, request: Request) -> Reply:
         """Carry out one call within the deadline, in the running event loop."""
         if self._given is None:
+            try:
+                held = await self._loop_pool()
+            except Exception as error:
+                return _reply_to(error)
+            if isinstance(held.pool, TaskPool):
+                return await self._atimed(request, held)
             # In a task of its own: a caller that is cancelled must not take the connection along
             # half used. The call then goes on to its end, which the deadline bounds.
-            work = asyncio.create_task(self._atimed(request))
+            work = asyncio.create_task(self._atimed(request, held))
             self._under_way.add(work)
             work.add_done_callback(self._under_way.discard)
             return await asyncio.shield(work)
@@ -198,41 +213,24 @@ class HttpTransport:
         except Exception as error:
             return _reply_to(error)
 
-    async def _atimed(self, request: Request) -> Reply:
-        begin, held = time.monotonic(), None
+    async def _atimed(self, request: Request, held: LoopPool[TaskPool | ProxyTaskPool]) -> Reply:
+        begin = time.monotonic()
         try:
-            held = await self._loop_pool()
-            # Not asyncio's: of anyio's limits httpcore shields what it does to let go of a
-            # connection, which is left in use for ever if that is interrupted.
-            with anyio.fail_after(self._limit(request)):
-                return await self._aexchange(request, held)
+            with _Answer(self._room) as answer:
+                await held.pool.exchange(self._question(request), answer)
+                held.heard = time.monotonic()
+                return answer.reply()
         except Exception as error:
             reply = _reply_to(error)
-            if held is not None:
-                for connection in _doubtful(held.pool, reply, begin, held.heard):
-                    with contextlib.suppress(Exception):
-                        await connection.aclose()
+            if _is_doubtful(reply, begin, held.heard):
+                await held.pool.let_go()
             return reply
 
-    async def _aexchange(self, request: Request, held: LoopPool) -> Reply:
-        response = await held.pool.handle_async_request(self._outgoing(request))
-        try:
-            headers = _headers(response.headers)
-            with _Body(headers.get("content-encoding", ""), self._room) as body:
-                async for chunk in response.aiter_stream():
-                    body.feed(chunk)
-                content = body.finish()
-            _give_up_if_more_came(response.stream)
-        finally:
-            await response.aclose()
-        held.heard = time.monotonic()
-        return Reply(response.status, content, headers)
-
-    async def _loop_pool(self) -> LoopPool:
+    async def _loop_pool(self) -> LoopPool[TaskPool | ProxyTaskPool]:
         loop = asyncio.get_running_loop()
         held = self._loops.get(loop)
         if held is None:
-            held = LoopPool(self._route.async_pool(), lambda: self._loops.pop(loop, None))
+            held = LoopPool(self._new_loop_pool(), lambda: self._loops.pop(loop, None))
             with self._lock:
                 # A loop that was dropped without being shut down leaves its entry behind.
                 for other in list(self._loops):
@@ -242,16 +240,15 @@ class HttpTransport:
             await held.open()
         return held
 
-    def _outgoing(self, request: Request) -> httpcore.Request:
-        limits = dict.fromkeys(("connect", "read", "write", "pool"), self._limit(request))
-        length = ("Content-Length", str(len(request.body)))
-        return httpcore.Request(
-            "POST",
-            self._url + request.path,
-            headers=[*self._own_headers, length],
-            content=request.body,
-            extensions={"timeout": limits},
-        )
+    def _new_loop_pool(self) -> TaskPool | ProxyTaskPool:
+        proxy = self._route.proxy()
+        if proxy is None:
+            return TaskPool(self._route.target())
+        return ProxyTaskPool(self._route, proxy)
+
+    def _question(self, request: Request) -> Question:
+        target = (self._path + request.path).encode()
+        return Question(target, self._own_headers, request.body, self._limit(request))
 
     # The stream.
 
@@ -422,39 +419,15 @@ class _BadAnswer(Exception):
     """An answer that is too large, or not in the encoding it claims to be in."""
 
 
-def _doubtful(pool: Any, reply: Reply, begin: float, heard: float) -> list[Any]:
-    """The idle connections that have probably gone the way of the one that a call has failed on.
+def _is_doubtful(reply: Reply, begin: float, heard: float) -> bool:
+    """Whether other connections have probably gone the way of the one that a call has failed on.
 
     A router that has forgotten them says nothing, or resets each one when it is used: a call
     would be lost for every single one of them. Where anything is heard, they are kept.
     """
-    if pool is None or not reply.connected or heard > min(begin, time.monotonic() - _QUIET):
-        return []
-    if reply.failure not in (Failure.TIMEOUT, Failure.NETWORK):
-        return []
-    return [connection for connection in pool.connections if connection.is_idle()]
-
-
-#: Where each layer of httpx and httpcore keeps the one below it.
-_LAYERS = ("_stream", "_httpcore_stream", "_connection")
-
-
-def _give_up_if_more_came(stream: Any) -> None:
-    """Use the connection for nothing more where the server has sent more than the answer just read.
-
-    httpcore would take that for the answer to the next question on this connection, which
-    may be about somebody else. It offers no way to ask, so this looks into it; where it
-    looks different one day, nothing is found. It is h11 that is told: a connection whose
-    socket alone is closed can still be given to another thread, and answers from what came.
-    """
-    while stream is not None:
-        protocol = getattr(stream, "_h11_state", None)
-        if protocol is not None:
-            if protocol.trailing_data[0]:
-                protocol.send_failed()
-            return
-        below = (getattr(stream, name, None) for name in _LAYERS)
-        stream = next((layer for layer in below if layer is not None), None)
+    if not reply.connected or heard > min(begin, time.monotonic() - _QUIET):
+        return False
+    return reply.failure in (Failure.TIMEOUT, Failure.NETWORK)
 
 
 class _Room:
@@ -498,13 +471,12 @@ class _Body:
         elif name not in ("", "identity"):
             raise _BadAnswer("unknown content encoding")
 
-    def __enter__(self) -> _Body:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Give its room back."""
         self._content.clear()
         if self._taken:
             self._room.give_back(self._taken)
+            self._taken = 0
 
     def feed(self, chunk: bytes) -> None:
         """Take in what has arrived.
@@ -544,6 +516,51 @@ class _Body:
         if self._inflate is not None and self._size and not self._inflate.eof:
             raise _BadAnswer("broken compression")
         return bytes(self._content)
+
+
+class _Answer:
+    """An answer as it comes in."""
+
+    def __init__(self, room: _Room) -> None:
+        self._room = room
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._body: _Body | None = None
+
+    def __enter__(self) -> _Answer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._body is not None:
+            self._body.close()
+
+    def begin(
+        self, status: int, headers: Iterable[tuple[bytes, bytes]], *, unpacked: bool = False
+    ) -> None:
+        """The head has come.
+
+        Raises:
+            _BadAnswer: The body will be in an unknown encoding.
+        """
+        self._status = status
+        self._headers = _headers(headers)
+        encoding = "" if unpacked else self._headers.get("content-encoding", "")
+        self._body = _Body(encoding, self._room)
+
+    def feed(self, chunk: bytes) -> None:
+        """More of the body has come; raises `_BadAnswer`."""
+        assert self._body is not None
+        try:
+            self._body.feed(chunk)
+        except _BadAnswer:
+            # At once, since the task that waits for it runs later and others need the room now.
+            self._body.close()
+            raise
+
+    def reply(self) -> Reply:
+        """The whole; raises `_BadAnswer` where the end of the body is missing."""
+        assert self._body is not None
+        return Reply(self._status, self._body.finish(), self._headers)
 
 
 _TIMEOUTS = {"TimeoutException", "TimeoutError"}

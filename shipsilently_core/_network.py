@@ -11,10 +11,11 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import anyio
 import certifi
 import httpcore
 
@@ -22,20 +23,32 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = [
+    "CONNECTIONS",
+    "KEPT",
+    "KEPT_FOR",
+    "Answering",
     "Backend",
     "LoopPool",
+    "ProxyPool",
+    "ProxyTaskPool",
+    "Question",
     "Route",
     "Sockets",
+    "Target",
     "UnusableProxy",
     "deadline",
+    "give_up_if_more_came",
+    "is_address",
     "resolve",
     "time_left",
 ]
 
-_CONNECTIONS = 100
-_KEPT = 20
+#: Connections that a pool has open at most.
+CONNECTIONS = 100
+#: Those of them that it keeps while nobody uses them.
+KEPT = 20
 #: Seconds. Shorter than what common proxies allow, so that they seldom close one in our hands.
-_KEPT_FOR = 15.0
+KEPT_FOR = 15.0
 
 #: Seconds that stand for no limit of one step.
 _UNLIMITED = 3600.0
@@ -64,6 +77,39 @@ def time_left(step: float | None = None) -> float:
     if left <= 0:
         raise httpcore.ReadTimeout("the deadline of the call has passed")
     return left
+
+
+class Target(NamedTuple):
+    """Where the service is; with TLS where there is a context for it."""
+
+    host: str
+    port: int
+    context: ssl.SSLContext | None
+
+
+class Question(NamedTuple):
+    """One POST with its headers but for its length, and the seconds that it may take."""
+
+    target: bytes
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    limit: float
+
+    def __repr__(self) -> str:
+        # It holds the key and people's data, and error trackers show local variables.
+        return f"<Question of {len(self.body)} bytes>"
+
+
+class Answering(Protocol):
+    """Takes in an answer as it comes; what this raises ends the call."""
+
+    def begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """The head has come."""
+        ...
+
+    def feed(self, chunk: bytes) -> None:
+        """More of the body has come."""
+        ...
 
 
 class Sockets:
@@ -118,6 +164,29 @@ class Route:
         with contextlib.suppress(Exception):
             self._settings()
 
+    def target(self) -> Target:
+        """Where it is, for whom no proxy is between."""
+        parts = self._parts
+        context = self._settings()["ssl_context"]
+        port = parts.port or (80 if context is None else 443)
+        return Target(str(parts.hostname), port, context)
+
+    def request(self, question: Question) -> httpcore.Request:
+        """A question in httpcore's form."""
+        parts, limit = self._parts, question.limit
+        return httpcore.Request(
+            "POST",
+            httpcore.URL(
+                scheme=parts.scheme,
+                host=str(parts.hostname),
+                port=parts.port,
+                target=question.target,
+            ),
+            headers=[*question.headers, (b"Content-Length", b"%d" % len(question.body))],
+            content=question.body,
+            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), limit)},
+        )
+
     def pool(self, backend: httpcore.NetworkBackend) -> httpcore.ConnectionPool:
         """A pool for threads."""
         proxy = self.proxy()
@@ -127,12 +196,9 @@ class Route:
         kind = httpcore.SOCKSProxy if _is_socks(proxy) else httpcore.HTTPProxy
         return kind(**_proxy_settings(proxy), **settings)
 
-    def async_pool(self) -> httpcore.AsyncConnectionPool:
-        """A pool for the tasks of one event loop."""
-        proxy = self.proxy()
+    def async_pool(self, proxy: httpx.Proxy) -> httpcore.AsyncConnectionPool:
+        """A pool for the tasks of one event loop, by way of a proxy."""
         settings: dict[str, Any] = self._settings() | {"network_backend": httpcore.AnyIOBackend()}
-        if proxy is None:
-            return httpcore.AsyncConnectionPool(**settings)
         kind = httpcore.AsyncSOCKSProxy if _is_socks(proxy) else httpcore.AsyncHTTPProxy
         return kind(**_proxy_settings(proxy), **settings)
 
@@ -142,9 +208,9 @@ class Route:
             self._ssl = _trusting()
         return {
             "ssl_context": self._ssl,
-            "max_connections": _CONNECTIONS,
-            "max_keepalive_connections": _KEPT,
-            "keepalive_expiry": _KEPT_FOR,
+            "max_connections": CONNECTIONS,
+            "max_keepalive_connections": KEPT,
+            "keepalive_expiry": KEPT_FOR,
         }
 
     def proxy(self) -> httpx.Proxy | None:
@@ -171,10 +237,13 @@ def _trusting() -> ssl.SSLContext:
     """A context that trusts whom httpx would; made here, since httpx takes long to import."""
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if file:
-        return ssl.create_default_context(cafile=file)
-    if folder:
-        return ssl.create_default_context(capath=folder)
-    return ssl.create_default_context(cafile=certifi.where())
+        context = ssl.create_default_context(cafile=file)
+    elif folder:
+        context = ssl.create_default_context(capath=folder)
+    else:
+        context = ssl.create_default_context(cafile=certifi.where())
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def _is_socks(proxy: httpx.Proxy) -> bool:
@@ -188,7 +257,101 @@ def _proxy_settings(proxy: httpx.Proxy) -> dict[str, Any]:
     return {"proxy_url": url, "proxy_auth": proxy.raw_auth}
 
 
-class LoopPool:
+class ProxyPool:
+    """Connections by way of a proxy, for threads."""
+
+    def __init__(self, route: Route, backend: httpcore.NetworkBackend) -> None:
+        self._route = route
+        self._pool = route.pool(backend)
+
+    def exchange(self, question: Question, answer: Answering) -> None:
+        """Ask, and wait for the answer, until this thread's deadline."""
+        response = self._pool.handle_request(self._route.request(question))
+        try:
+            answer.begin(response.status, response.headers)
+            for chunk in response.iter_stream():
+                answer.feed(chunk)
+            give_up_if_more_came(response.stream)
+        finally:
+            response.close()
+
+    def let_go(self) -> None:
+        """Close what nobody uses."""
+        for connection in [one for one in self._pool.connections if one.is_idle()]:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def close(self) -> None:
+        """Close them all."""
+        self._pool.close()
+
+
+class ProxyTaskPool:
+    """Connections by way of a proxy, for the tasks of one event loop."""
+
+    def __init__(self, route: Route, proxy: httpx.Proxy) -> None:
+        self._route = route
+        self._pool = route.async_pool(proxy)
+
+    async def exchange(self, question: Question, answer: Answering) -> None:
+        """Ask, and wait for the answer, within the question's limit."""
+        # Not asyncio's: of anyio's limits httpcore shields what it does to let go of a
+        # connection, which is left in use for ever if that is interrupted.
+        with anyio.fail_after(question.limit):
+            response = await self._pool.handle_async_request(self._route.request(question))
+            try:
+                answer.begin(response.status, response.headers)
+                async for chunk in response.aiter_stream():
+                    answer.feed(chunk)
+                give_up_if_more_came(response.stream)
+            finally:
+                await response.aclose()
+
+    async def let_go(self) -> None:
+        """Close what nobody uses."""
+        for connection in [one for one in self._pool.connections if one.is_idle()]:
+            with contextlib.suppress(Exception):
+                await connection.aclose()
+
+    async def aclose(self) -> None:
+        """Close them all."""
+        await self._pool.aclose()
+
+
+#: Where each layer of httpx and httpcore keeps the one below it.
+_LAYERS = ("_stream", "_httpcore_stream", "_connection")
+
+
+def give_up_if_more_came(stream: Any) -> None:
+    """Use the connection for nothing more where the server has sent more than the answer just read.
+
+    httpcore would take that for the answer to the next question on this connection, which
+    may be about somebody else. It offers no way to ask, so this looks into it; where it
+    looks different one day, nothing is found. It is h11 that is told: a connection whose
+    socket alone is closed can still be given to another thread, and answers from what came.
+    """
+    while stream is not None:
+        protocol = getattr(stream, "_h11_state", None)
+        if protocol is not None:
+            if protocol.trailing_data[0]:
+                protocol.send_failed()
+            return
+        below = (getattr(stream, name, None) for name in _LAYERS)
+        stream = next((layer for layer in below if layer is not None), None)
+
+
+class Closable(Protocol):
+    """Connections of an event loop."""
+
+    async def aclose(self) -> None:
+        """Close them."""
+        ...
+
+
+P = TypeVar("P", bound=Closable)
+
+
+class LoopPool(Generic[P]):
     """The connections of one event loop, closed by the loop itself when it shuts down.
 
     A suspended asynchronous generator sees to that: `asyncio.run`, and what is
@@ -202,7 +365,7 @@ class LoopPool:
         heard: Monotonic seconds of the last answer that came by them.
     """
 
-    def __init__(self, pool: httpcore.AsyncConnectionPool, gone: Callable[[], object]) -> None:
+    def __init__(self, pool: P, gone: Callable[[], object]) -> None:
         self.pool = pool
         self.heard = 0.0
         self._keeper = self._keep(gone)
@@ -304,7 +467,7 @@ def resolve(host: str, port: int, timeout: float) -> list[str]:
         except Exception as error:
             found.append(error)
 
-    if _is_address(host):
+    if is_address(host):
         return [host]
     thread = threading.Thread(target=look_up, name="shipsilently-resolve", daemon=True)
     try:
@@ -321,7 +484,7 @@ def resolve(host: str, port: int, timeout: float) -> list[str]:
     return found[0]
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
             socket.inet_pton(family, host)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from shipsilently_core import Config, ShipSilentlyClient
+from shipsilently_core._connection import TaskPool
 from shipsilently_core._http import HttpTransport
 from shipsilently_local import LocalService
 
@@ -20,11 +21,15 @@ def service() -> Iterator[LocalService]:
         yield running
 
 
-def in_use(transport: HttpTransport) -> list[str]:
+def in_use(transport: HttpTransport) -> list[object]:
     """The connections of all event loops on which a call seems to be under way."""
     pools = [held.pool for held in transport._loops.values()]
     assert pools
-    return [repr(c) for pool in pools for c in pool.connections if not c.is_idle()]
+    found: list[object] = []
+    for pool in pools:
+        assert isinstance(pool, TaskPool)
+        found += pool.in_use
+    return found
 
 
 async def test_calls_that_end_at_their_deadline_leave_no_connection_in_use(

@@ -169,6 +169,9 @@ def test_no_representation_shows_a_secret(told: list[str]) -> None:
     told.extend(
         repr(thing) for thing in (config, client, request, call, reply, attempt, transport, WHO)
     )
+    question = transport._question(request)
+    told.append(repr(question))
+    assert repr(question) == f"<Question of {len(request.body)} bytes>"
     assert repr(Request("/v1/evaluate", b"{}")) == "<Request /v1/evaluate of 2 bytes>"
     assert repr(reply) == f"<Reply 200 of {len(PAGE)} bytes>"
     with contextlib.suppress(Exception):
