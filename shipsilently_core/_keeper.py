@@ -483,6 +483,12 @@ class Keeper:
             self._put_all()
             if self._dirty and self._clock.monotonic() < end:
                 self._save()
+        close = getattr(self._store, "close", None)
+        if callable(close):
+            try:
+                close()
+            except Exception as error:
+                self._failed("close", _name_of(error))
 
     def due_in(self) -> float | None:
         """Seconds until there is something to do; ``None`` for not until the bell rings."""

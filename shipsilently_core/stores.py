@@ -42,7 +42,8 @@ class SnapshotStore(Protocol):
     (1 without); ``load_deadline``, the same for the one request of a process that waits for
     `load` (as `deadline`); ``interval``, the seconds between two savings at least (10);
     ``max_contexts``, how many contexts are kept at most (1,000); ``max_bytes``, how many
-    bytes (8 MiB).
+    bytes (8 MiB). It may have a method ``close``, called when a client is closed: it lets
+    go of connections, and the store may still be used by another client afterwards.
     """
 
     def load(self, name: str) -> bytes | None:

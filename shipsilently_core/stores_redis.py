@@ -112,10 +112,16 @@ class RedisStore:
             raise ConfigurationError("store prefix", "must be a string without { and }")
         self._prefix = prefix
         self._redis = _client(target, self.deadline)
+        self._is_mine = isinstance(target, str)
 
     def __repr__(self) -> str:
         # The address may hold a password.
         return f"<RedisStore {self._prefix!r}>"
+
+    def close(self) -> None:
+        """Let go of the connections to an address; a client that was given is its owner's."""
+        if self._is_mine:
+            self._redis.connection_pool.disconnect()
 
     def load(self, name: str) -> bytes | None:
         """See `SnapshotStore`."""

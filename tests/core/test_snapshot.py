@@ -75,6 +75,8 @@ def test_what_only_the_first_user_has_is_found_out() -> None:
     likeness.snapshot(ten(f0="mine", f1="mine"))
     held = [likeness.snapshot(ten(f9=number)).own_rows for number in range(40)]
     assert held == [3] * 32 + [1] * 8
+    likeness.snapshot(ten())
+    assert [likeness.snapshot(ten()).own_rows for _ in range(40)][-1] == 0
     again = [likeness.snapshot(ten(f9=number)).own_rows for number in range(70)]
     assert again == [1] * 70
 

@@ -659,6 +659,26 @@ def test_the_end_of_a_process_does_not_wait_for_a_store_that_is_gone() -> None:
     assert store.calls == []
 
 
+def test_a_store_is_told_of_the_end_and_can_go_on() -> None:
+    """A store that holds connections lets go of them with its client, and serves another one."""
+
+    class Connected(BrokenStore):
+        def close(self) -> None:
+            self._called("close")
+
+    fleet = Fleet()
+    fleet.store = store = Connected(fleet.clock.time)
+    client = fleet.client()
+    client.flags(ADA).get("a")
+    client.close()
+    client.close()
+    assert store.calls.count("close") == 1
+    assert store.calls[-1] == "close"
+    store.error = OSError()
+    fleet.client().close()
+    assert "to close it: OSError" in fleet.errors[0].message
+
+
 def test_a_store_that_was_emptied_and_has_another_clock_serves_again() -> None:
     """After a change of servers, what is put there with an earlier time is fresh for others."""
     fleet = Fleet()

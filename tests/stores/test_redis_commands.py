@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+import redis
 from redis.exceptions import NoScriptError
 
 from shipsilently_core.stores import Found, SharedStore
@@ -107,3 +108,19 @@ def test_a_server_that_does_not_know_the_script_gets_it() -> None:
     client.answer = b"1800000000123456"
     assert RedisStore(client).clock("env") == 1_800_000_000.123456
     assert client.said == [("EVAL", 1, KEYS[0], LIFE)]
+
+
+def test_connections_to_an_address_are_let_go_of_and_a_given_client_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Closing ends what the store has opened itself, and touches nobody else's client."""
+    ended: list[object] = []
+    monkeypatch.setattr(redis.ConnectionPool, "disconnect", lambda pool: ended.append(pool))
+    mine = RedisStore("redis://127.0.0.1:1/0")
+    mine.close()
+    assert ended == [mine._redis.connection_pool]
+    RedisStore(Recording()).close()
+    given = redis.Redis()
+    theirs = RedisStore(given)
+    theirs.close()
+    assert given.connection_pool not in ended
