@@ -31,7 +31,7 @@ if __name__ == "__main__":
 """
 
 FORKING = """
-import os, sys
+import os, sys, time
 from shop import create_app
 
 app = create_app()
@@ -47,7 +47,9 @@ for number in range(2):
     pid = os.fork()
     if pid == 0:
         found = page()
-        app.extensions["shipsilently"].client.wait_ready(10)
+        client, end = app.extensions["shipsilently"].client, time.monotonic() + 10
+        while client.connection_state != "streaming" and time.monotonic() < end:
+            time.sleep(0.01)
         os.write(writer, " ".join(found).encode())
         os._exit(0 if found[0] == str(os.getpid()) else 1)
     children.append((pid, reader))
