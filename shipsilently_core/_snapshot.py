@@ -91,18 +91,19 @@ class Snapshot(Struct, gc=False, eq=False):
                 key: result_of(key, row, source, fallback=fallback, age=age)
                 for key, row in self.rows.items()
             }
-        results, nested = self._made(source, fallback)
-        if self.base is None:
-            results = results.copy()
-        else:
-            others, more = self.base._made(source, fallback)
-            results, nested = others | results, nested | more
+        made, nested = (self.base or self)._made(source, fallback)
+        results = made.copy()
         for key in nested:
             results[key] = _unshared(results[key])
+        if self.base is not None:
+            # There are few of these for each of many users: to keep them would take more room
+            # than to make them takes time.
+            for key, row in self.own.items():
+                results[key] = result_of(key, row, source, fallback=fallback)
         return results
 
     def _made(self, source: Source, fallback: bool) -> _Made:
-        """Its own rows as results, made once, and which of them hold objects or arrays."""
+        """All rows of one without a base as results, made once; and which are not flat."""
         kept = self.made
         if kept is None:
             kept = self.made = {}

@@ -31,8 +31,8 @@ CAUSES = {
         "The fastest decoder does neither."
     ),
     "memory": (
-        "Of each row that differs, the key, the reason and the rule's id are strings of their "
-        "own, though they equal those of all other users; without them a user takes about half."
+        "Of each user the ten rows that differ are held, with their values: half of it; the rest "
+        "is the dictionary that holds them, the entry with its times, and the context itself."
     ),
     "unread": (
         "A middleware that sets a context variable and an attribute, and takes the variable back, "
