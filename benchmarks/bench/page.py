@@ -6,12 +6,12 @@ from pathlib import Path
 
 from .outcome import Outcome
 
-__all__ = ["tables", "update_page"]
+__all__ = ["PEERS", "tables", "update_page"]
 
 _BEGIN = "<!-- tables: written by make bench -->"
 _END = "<!-- end of tables -->"
 
-_PEERS = (
+PEERS = (
     "launchdarkly-server-sdk",
     "UnleashClient",
     "growthbook",
@@ -53,7 +53,7 @@ def tables(outcomes: dict[str, Outcome]) -> str:
         "| | a flag read again | first read, with its event | all of 200 flags | all of 1,000 |",
         "|---|---:|---:|---:|---:|",
     ]
-    for name in ("dict", *_PEERS):
+    for name in ("dict", *PEERS):
         cells = [
             cell("reads", name),
             cell("first_read", name),

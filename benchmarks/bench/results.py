@@ -17,20 +17,13 @@ from rich.table import Table
 
 from .causes import CAUSES
 from .outcome import Figure, Goal, Outcome
+from .page import PEERS
 from .registry import MEASUREMENTS
 
 __all__ = ["read_results", "show", "write_results"]
 
 _PACKAGES = (
-    "launchdarkly-server-sdk",
-    "UnleashClient",
-    "growthbook",
-    "flagsmith",
-    "posthog",
-    "statsig-python-core",
-    "openfeature-sdk",
-    "furagu",
-    "django-waffle",
+    *PEERS,
     "aiohttp",
     "urllib3",
     "httpx",

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from shipsilently_core import Config, FailureReport, ShipSilentlyClient
-from shipsilently_core.stores import Found, MemoryStore
+from shipsilently_core.stores import FileStore, Found, MemoryStore
 from shipsilently_core.testing import ManualClock, ScriptedService
+from tests.core.running import Running
 from tests.core.support import KEY, fixed
 
-__all__ = ["ADA", "EVE", "BrokenStore", "Fleet", "SlowStore"]
+__all__ = [
+    "ADA",
+    "EVE",
+    "HOUR",
+    "SYSTEM",
+    "BrokenStore",
+    "Fleet",
+    "SlowStore",
+    "by_user",
+    "pass_time",
+    "saved_by_one",
+]
 
 ADA = {"userId": "ada-4711", "email": "ada@example.org"}
 EVE = {"userId": "eve"}
+SYSTEM = {"userId": "system"}
+HOUR = 3_600.0
 
 
 class Fleet:
@@ -127,3 +142,26 @@ class SlowStore(BrokenStore):
     def _called(self, name: str) -> None:
         super()._called(name)
         assert self.goes_on.wait(20)
+
+
+def by_user(context: dict[str, Any]) -> dict[str, Any]:
+    """Flags of which each tells whose it is."""
+    return {"whose": context["userId"], "object": {"n": [1]}}
+
+
+def saved_by_one(path: Path, **settings: Any) -> Fleet:
+    """A fleet whose first process has ended, after it had been asked for Ada and the baseline."""
+    fleet = Fleet(FileStore(path), flags=by_user, **settings)
+    client = fleet.client()
+    assert client.flags(ADA).get("whose") == "ada-4711"
+    client.evaluate_all(SYSTEM)
+    client.close()
+    return fleet
+
+
+def pass_time(run: Running, seconds: float) -> None:
+    """Let simulated time pass for the store's own thread, too."""
+    run.clock.advance(seconds)
+    keeper = run.client.evaluator.keeper
+    assert keeper is not None
+    keeper._bell.ring()
