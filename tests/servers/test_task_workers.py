@@ -49,6 +49,8 @@ class Tasks:
             SHIPSILENTLY_API_KEY="sk_local",
         )
         assert sent.status == 0, sent.errors
+        for path in (self._folder / "sent").iterdir():
+            path.rename(self._folder / "queue" / path.name)
         return eventually(lambda: self._written(len(users)), f"{len(users)} tasks have run")
 
     def _written(self, count: int) -> list[dict[str, Any]]:

@@ -14,15 +14,17 @@ from shipsilently_core import ShipSilentlyClient
 from tests.servers.apps.answer import answer, hold, set_up
 
 folder = Path(os.environ["CELERY_FOLDER"])
-queue, results = folder / "queue", folder / "results"
-queue.mkdir(exist_ok=True)
-results.mkdir(exist_ok=True)
+# The broker takes a file that is there, also one that is still being written, and that task is
+# lost. So they are written beside the queue, and whoever sends them moves them there.
+sent, queue, results = folder / "sent", folder / "queue", folder / "results"
+for each in (sent, queue, results):
+    each.mkdir(exist_ok=True)
 
 app = Celery("site", broker="filesystem://")
 app.conf.update(
     broker_transport_options={
         "data_folder_in": str(queue),
-        "data_folder_out": str(queue),
+        "data_folder_out": str(sent),
         "control_folder": str(folder / "control"),
         "polling_interval": 0.05,
     },
