@@ -212,7 +212,7 @@ class Evaluator(Knowledge):
             stored = self._store(call, reply)
             if stored is not None:
                 self._worked(call)
-                view = View(stored, (), self._config.defaults, Source.SERVER)
+                view = View(stored, (), self.defaults, Source.SERVER)
                 if call.flag_key is not None:
                     view.stand_ins = self.stand_ins()
                 view.counted = True
@@ -281,8 +281,8 @@ class Evaluator(Knowledge):
 
     def fresh(self, context: Context) -> View | None:
         """What a request can use without asking anybody; ``None`` for nothing."""
-        entry = self.cache.get(context.body)
-        if entry is None or not self.cache.is_fresh(entry) or self._config.disable_cache:
+        entry = self.cache.fresh(context.body)
+        if entry is None or self._config.disable_cache:
             return None
         return self.current(entry)
 

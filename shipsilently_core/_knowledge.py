@@ -58,6 +58,14 @@ class Knowledge:
         report: Called with each failure, outside every lock.
         dropped: Called with how many analytics events were lost, and why.
         evaluated: Called with what was served for a flag, where anybody listens to that.
+
+    Attributes:
+        defaults: Those that the configuration declares, by flag key.
+        baseline: Whose flags stand in where nothing is known.
+        cache: What is known of each context.
+        notices: For the log.
+        analytics: Counts the flags that are read.
+        keeper: Looks after the store, where there is one.
     """
 
     def __init__(
@@ -70,6 +78,7 @@ class Knowledge:
         evaluated: Callable[[EvaluationResult], None],
     ) -> None:
         self._config = config
+        self.defaults: Mapping[str, Any] = config.defaults
         self._clock = clock
         self._report = report
         self._evaluated = evaluated
@@ -131,7 +140,7 @@ class Knowledge:
 
     def default(self, key: str, given: Any, otherwise: Any = None) -> Any:
         """The caller's default, else the declared one, else `otherwise`."""
-        return self._config.defaults.get(key, otherwise) if given is UNSET else given
+        return self.defaults.get(key, otherwise) if given is UNSET else given
 
     # What is known.
 
@@ -144,7 +153,7 @@ class Knowledge:
 
     def current(self, entry: Entry) -> View:
         """What a fresh entry lets a caller see."""
-        return View(entry.snapshot, (), self._config.defaults, Source.CACHE)
+        return View(entry.snapshot, (), self.defaults, Source.CACHE)
 
     def known(
         self, context: Context, failure: Failure | None = None, status: int | None = None
@@ -159,7 +168,7 @@ class Knowledge:
         stand_ins: tuple[StandIn, ...] = ()
         if own is None or not own.complete or failure is not None:
             stand_ins = self.stand_ins()
-        return View(own, stand_ins, self._config.defaults, Source.CACHE, failure, status, age)
+        return View(own, stand_ins, self.defaults, Source.CACHE, failure, status, age)
 
     def stand_ins(self) -> tuple[StandIn, ...]:
         """What serves anybody of whom nothing is known: the baseline, then what was shipped."""

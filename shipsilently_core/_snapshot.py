@@ -33,7 +33,13 @@ class Row(Struct, frozen=True, gc=False):
     flagKey: str | None = None
 
 
-_Made = tuple[dict[str, EvaluationResult], frozenset[str]]
+class _Made(Struct, frozen=True):
+    """All rows of a snapshot as results, and the keys of those whose values are not flat."""
+
+    source: Source
+    fallback: bool
+    results: dict[str, EvaluationResult]
+    nested: frozenset[str]
 
 
 # There may be very many, which the garbage collector need not look through: none is in a cycle.
@@ -45,13 +51,13 @@ class Snapshot(Struct, gc=False, eq=False):
         complete: Whether it is the answer to a batch; otherwise a flag may exist
             that it does not hold.
         base: Another snapshot, which has no base, with all the flags that `own` leaves out.
-        made: What `results` has made of the own rows before.
+        made: What `results` has made of the own rows last.
     """
 
     own: dict[str, Row]
     complete: bool
     base: Snapshot | None = None
-    made: dict[tuple[Source, bool], _Made] | None = None
+    made: _Made | None = None
 
     def __len__(self) -> int:
         return len(self.own if self.base is None else self.base.own)
@@ -91,9 +97,9 @@ class Snapshot(Struct, gc=False, eq=False):
                 key: result_of(key, row, source, fallback=fallback, age=age)
                 for key, row in self.rows.items()
             }
-        made, nested = (self.base or self)._made(source, fallback)
-        results = made.copy()
-        for key in nested:
+        made = (self if self.base is None else self.base)._made(source, fallback)
+        results = made.results.copy()
+        for key in made.nested:
             results[key] = _unshared(results[key])
         if self.base is not None:
             # There are few of these for each of many users: to keep them would take more room
@@ -104,16 +110,13 @@ class Snapshot(Struct, gc=False, eq=False):
 
     def _made(self, source: Source, fallback: bool) -> _Made:
         """All rows of one without a base as results, made once; and which are not flat."""
-        kept = self.made
-        if kept is None:
-            kept = self.made = {}
-        made = kept.get((source, fallback))
-        if made is None:
+        made = self.made
+        if made is None or made.source is not source or made.fallback is not fallback:
             results = {
                 key: result_of(key, row, source, fallback=fallback) for key, row in self.own.items()
             }
             nested = frozenset(k for k, row in self.own.items() if type(row.value) in (dict, list))
-            made = kept[source, fallback] = (results, nested)
+            made = self.made = _Made(source, fallback, results, nested)
         return made
 
 
