@@ -13,6 +13,7 @@ from ._clock import Clock
 from ._events import Check, accepted_of, events_body
 from ._notices import Notices
 from ._process import Latch, Lock
+from ._snapshot import Row
 from ._wire import EVENTS, Reply, Request, failure_of, retry_after
 from .config import AnalyticsConfig
 from .values import Failure
@@ -139,7 +140,7 @@ class Analytics:
         if not self._counts_all and not self._is_sampled():
             return
         buffer = self._buffer
-        buffer.append(Check(flag_key, value, reason, latency_ms, self._time()))
+        buffer.append((flag_key, Row(value, reason), self._time(), latency_ms))
         if len(buffer) >= self._full:
             self._attend(len(buffer))
 

@@ -21,6 +21,7 @@ from ._process import Latch, Lock
 from ._snapshot import Likeness, Snapshot
 from ._tally import Tally
 from ._view import (
+    FROM_CACHE,
     UNSET,
     View,
     default_result,
@@ -284,7 +285,8 @@ class Evaluator(Knowledge):
         entry = self.cache.fresh(context.body)
         if entry is None or self._config.disable_cache:
             return None
-        return self.current(entry)
+        # As `current`, without its call: every request comes by here.
+        return View(entry.snapshot, (), self.defaults, FROM_CACHE)
 
     def enter(self, context: Context, *, may_wait: bool) -> View | tuple[Attempt, bool]:
         """What a request can use now, or the attempt that it leads or joins.

@@ -129,6 +129,12 @@ class Knowledge:
     def context(self, given: Context | Mapping[str, Any] | None) -> Context:
         """A caller's context, telling once of each attribute that cannot be sent."""
         context = Context.of(given)
+        if context.dropped:
+            self.tell_dropped(context)
+        return context
+
+    def tell_dropped(self, context: Context) -> None:
+        """Warn once of each attribute of a caller's context that cannot be sent."""
         for name in context.dropped:
             self.notices.once(
                 f"context {name}",
@@ -136,7 +142,6 @@ class Knowledge:
                 "boolean",
                 name,
             )
-        return context
 
     def default(self, key: str, given: Any, otherwise: Any = None) -> Any:
         """The caller's default, else the declared one, else `otherwise`."""

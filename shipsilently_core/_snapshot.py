@@ -83,7 +83,7 @@ class Snapshot(Struct, gc=False, eq=False):
         return len(self.own)
 
     def results(
-        self, source: Source, *, fallback: bool, age: float | None = None
+        self, source: Source, fallback: bool, age: float | None = None
     ) -> dict[str, EvaluationResult]:
         """Every flag as a result from `source`, with a dictionary and objects of the caller's own.
 

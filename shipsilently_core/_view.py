@@ -13,6 +13,7 @@ from ._snapshot import Row, Snapshot, result_of
 from .values import EvaluationResult, Failure, Reason, Source
 
 __all__ = [
+    "FROM_CACHE",
     "IMPERSONAL",
     "UNSET",
     "StandIn",
@@ -30,6 +31,9 @@ class _Unset:
 
 UNSET: Any = _Unset()
 """Stands for a default that the caller left out."""
+
+#: Looked up once: to find a member of an enumeration takes as long as to read a flag.
+FROM_CACHE = Source.CACHE
 
 #: What one context's flags may tell of anybody: no personal rule made them.
 IMPERSONAL = (Reason.DEFAULT, Reason.FLAG_DISABLED)
@@ -109,11 +113,13 @@ class View(Struct, gc=False, eq=False):
 
     def results(self) -> dict[str, EvaluationResult]:
         """Every flag that is known, as a dictionary of the caller's own."""
+        if self.failure is None and self.own is not None and not self.stand_ins:
+            return self.own.results(self.source, False, self.age)
         fallback = self.failure is not None
         own = {}
         if self.own is not None:
-            own = self.own.results(self.source, fallback=fallback, age=self.age)
-        return self._stand_ins() | own if fallback or self.stand_ins else own
+            own = self.own.results(self.source, fallback, self.age)
+        return self._stand_ins() | own
 
     def _stand_ins(self) -> dict[str, EvaluationResult]:
         found = {}

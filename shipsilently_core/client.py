@@ -306,12 +306,12 @@ class ShipSilentlyClient:
                 For loops that serve one request only, as Flask's do.
             attributes: See `Context`.
         """
-        given = Context(context, **attributes) if attributes else context
-        if type(given) is not Context or given.dropped:
-            given = self.evaluator.context(given)
+        given = Context(context, **attributes) if attributes else Context.of(context)
+        if given.dropped:
+            self.evaluator.tell_dropped(given)
         return Flags(self, given, block_event_loop)
 
-    def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
+    def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """For integrations: what a request sees, and whether that is worth keeping."""
         if overrides.refused is not None and self._is_offline():
             return self._unasked(context), True

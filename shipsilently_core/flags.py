@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from ._analytics import NOT_COUNTED, Recorder
 from ._evaluation import Evaluator
-from ._events import Check
 from ._overrides import overrides
 from ._process import on_event_loop
 from ._snapshot import Row
@@ -36,7 +35,7 @@ class Resolver(Protocol):
         """Knows what is known, and what is to be told of it."""
         ...
 
-    def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
+    def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """A view, and whether it is worth keeping for the whole request."""
         ...
 
@@ -210,9 +209,9 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """
         # Every read of every flag comes by here, so its steps are written out: a call would take
         # as long as three of them.
-        seen = self._short
+        seen, kind = self._short, type(default)
         value = seen.counted.get(key, _NONE)
-        if type(value) is type(default) and not overrides.values:
+        if type(value) is kind and not overrides.values:
             return value
         if self._now is None and not overrides.values:
             self._seen()
@@ -222,11 +221,10 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             row = seen.shared.get(key)
         if row is not None and not overrides.values and not flag_evaluated.receivers:
             value = row.value
-            kind = type(value)
-            if kind is type(default) and kind is not dict and kind is not list:
+            if type(value) is kind and kind is not dict and kind is not list:
                 seen.counted[key] = value
                 recorder = seen.recorder
-                recorder.append(Check(key, value, row.reason, 0.0, recorder.time()))
+                recorder.append((key, row, recorder.time(), 0.0))
                 return value
         return self.detail(key, default).value
 
@@ -325,7 +323,8 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             anew: Whether it is for a refresh. Whom for may have changed then, and is kept
                 only together with the new view.
         """
-        return self._context, *self._client.resolve(self._context, may_block=self._may_block)
+        view, lasting = self._client.resolve(self._context, self._may_block)
+        return self._context, view, lasting
 
     async def _aask(self, *, anew: bool) -> tuple[Context, View]:
         """`_ask`, waiting in a task; what comes is always worth keeping."""
@@ -348,6 +347,9 @@ class Flags(Struct, eq=False):  # no other class is made as fast
 
     def _seen(self) -> _Seen:
         seen, due = self._now, self._due
+        if seen is None and due is None:
+            context, view, lasting = self._ask(anew=False)
+            return self._show(context, view, None) if lasting else self._for_now(view)
         if seen is not None and (due is None or due.taken):
             return seen
         mine = due is not None and self._may_wait()
@@ -365,6 +367,10 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if seen is not None:
             # Nobody has awaited the refresh, and this read cannot.
             return seen
+        return self._for_now(view)
+
+    def _for_now(self, view: View) -> _Seen:
+        """What a read sees that can neither wait nor is worth keeping."""
         if self._early is None:
             self._early = {}
         return _Seen(view, 0, self._early, _NO_ROWS, _NO_ROWS, NOT_COUNTED)
@@ -393,7 +399,8 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             # of two refreshes the one that has begun later.
             self._settle(due)
             return seen
-        self._context = context
+        if context is not self._context:
+            self._context = context
         self._now = seen = self._made_of(view, number)
         if due is not None:
             self._settle(due)
@@ -402,8 +409,9 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         return seen
 
     def _made_of(self, view: View, number: int) -> _Seen:
-        early, self._early = self._early, None
-        own = view.own
+        early, own = self._early, view.own
+        if early is not None:
+            self._early = None
         if early or own is None or view.failure is not None:
             return _Seen(view, number, early or {}, _NO_ROWS, _NO_ROWS, NOT_COUNTED)
         recorder = NOT_COUNTED if view.counted else self._client.evaluator.analytics.recorder()

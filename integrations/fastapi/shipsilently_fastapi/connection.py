@@ -105,7 +105,8 @@ class RequestFlags(Flags, eq=False, kw_only=True):
                 return UNKNOWN, self._unknown(), False
             if context is UNKNOWN:
                 return UNKNOWN, self._unknown(), True
-            return context, *self._client.resolve(context, may_block=self._may_block)
+            view, lasting = self._client.resolve(context, self._may_block)
+            return context, view, lasting
         finally:
             self._took = perf_counter() - began
 
