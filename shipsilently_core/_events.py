@@ -27,7 +27,7 @@ _encode = Encoder(enc_hook=plain).encode
 Check = tuple[str, Row, float, float]
 
 
-class _Event(Struct, rename="camel"):
+class _Event(Struct, rename="camel", gc=False):
     flag_key: str
     variation_key: str
     reason: str
@@ -52,13 +52,16 @@ def _event(flag_key: str, row: Row, moment: float, latency_ms: float) -> _Event:
         _sendable(flag_key),
         variation_key(row.value),
         row.reason,
-        round(latency_ms, 3),
+        # Most come from memory, and rounding is the dearest step of all.
+        round(latency_ms, 3) if latency_ms else 0.0,
         int(moment),
     )
 
 
 def _sendable(flag_key: object) -> str:
     """The key, or what can be sent in its place: one check must not spoil all the others."""
+    if type(flag_key) is str and flag_key.isascii():
+        return flag_key
     if isinstance(flag_key, str):
         return str.encode(flag_key, "utf-8", "replace").decode("utf-8")
     return type(flag_key).__name__
@@ -66,6 +69,9 @@ def _sendable(flag_key: object) -> str:
 
 def variation_key(value: Any) -> str:
     """The value as compact JSON, cut to 200 characters: 197 and an ellipsis."""
+    if value is True or value is False:
+        # As nearly every flag.
+        return "true" if value else "false"
     if type(value) is float and value.is_integer() and abs(value) < _LONGEST_WHOLE:
         # As the other SDKs write it: JSON has one type of number, and those have no fraction.
         value = int(value)
