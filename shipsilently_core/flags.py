@@ -213,12 +213,13 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         value = seen.counted.get(key, _NONE)
         if type(value) is kind and not overrides.values:
             return value
-        if self._now is None and not overrides.values:
-            self._seen()
-            seen = self._short
         row = seen.own.get(key)
         if row is None:
             row = seen.shared.get(key)
+            if row is None and self._now is None and not overrides.values:
+                self._seen()
+                seen = self._short
+                row = seen.own.get(key) or seen.shared.get(key)
         if row is not None and not overrides.values and not flag_evaluated.receivers:
             value = row.value
             if type(value) is kind and kind is not dict and kind is not list:
