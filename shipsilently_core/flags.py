@@ -225,7 +225,9 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             if type(value) is kind and kind is not dict and kind is not list:
                 seen.counted[key] = value
                 recorder = seen.recorder
-                recorder.append((key, row, recorder.time(), 0.0))
+                # These are no methods, and calling them as such takes longer.
+                append, time = recorder.append, recorder.time
+                append((key, row, time(), 0.0))
                 return value
         return self.detail(key, default).value
 
