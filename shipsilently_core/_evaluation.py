@@ -17,8 +17,9 @@ from ._consult import Consultation
 from ._gate import Gate
 from ._keeper import Wait
 from ._knowledge import Knowledge
+from ._likeness import Likeness
 from ._process import Latch, Lock
-from ._snapshot import Likeness, Snapshot
+from ._snapshot import Snapshot
 from ._tally import Tally
 from ._view import (
     FROM_CACHE,
@@ -32,7 +33,6 @@ from ._wire import (
     batch_request,
     evaluate_request,
     failure_of,
-    parse_batch,
     parse_row,
     retry_after,
 )
@@ -240,11 +240,10 @@ class Evaluator(Knowledge):
         malformed: list[str] = []
         snapshot = self._bodies.get(reply.body)
         if snapshot is None:
-            parsed = parse_batch(reply.body)
-            if parsed is None:
+            read = self._likeness.read(reply.body)
+            if read is None:
                 return None
-            rows, malformed = parsed
-            snapshot = self._likeness.snapshot(rows)
+            snapshot, malformed = read
             if malformed:
                 self.notices.warn(
                     "malformed",

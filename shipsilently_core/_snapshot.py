@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import compress
-from operator import attrgetter, ne
-from sys import intern
 from typing import Any
 
 from msgspec import Struct
@@ -13,15 +9,7 @@ from msgspec import Struct
 from ._kinds import unshared
 from .values import EvaluationResult, Reason, Source
 
-__all__ = ["Likeness", "Row", "Snapshot", "result_of"]
-
-#: Rows; fewer than these take little memory.
-_WORTH_SHARING = 8
-#: So many snapshots tell what is usual.
-_ENOUGH = 32
-#: Types of values that never count as the same.
-_APART = (dict, list, float)
-_value_of = attrgetter("value")
+__all__ = ["Row", "Snapshot", "result_of"]
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -149,89 +137,3 @@ def _unshared(result: EvaluationResult) -> EvaluationResult:
         result.error,
         result.age,
     )
-
-
-class _Base(Struct, frozen=True):
-    """What others are compared with.
-
-    Attributes:
-        snapshot: It, with all its rows.
-        keys: Of its flags, in order; the rest is in the same order.
-        rows: Its rows.
-        kinds: The types of its values.
-        apart: Whether one of them has to be compared more closely than Python does.
-    """
-
-    snapshot: Snapshot
-    keys: list[str]
-    rows: list[Row]
-    kinds: list[type[Any]]
-    apart: bool
-
-
-class Likeness:
-    """Makes snapshots that hold only what tells them from one that they are like.
-
-    Most of an environment's flags are the same for most of its users. What they are
-    compared with is at first somebody's flags; what is peculiar to that somebody is found
-    out by and by.
-    """
-
-    def __init__(self) -> None:
-        self._base: _Base | None = None
-        self._compared = 0
-        self._differed: Counter[str] = Counter()
-
-    def snapshot(self, rows: dict[str, Row]) -> Snapshot:
-        """A complete snapshot of these rows."""
-        base = self._base
-        if base is not None and list(rows) == base.keys:
-            different = _different(rows, base)
-            if 2 * len(different) <= len(rows):
-                self._learn(base, different)
-                return Snapshot(different, complete=True, base=base.snapshot)
-        snapshot = Snapshot(rows, complete=True)
-        if len(rows) >= _WORTH_SHARING:
-            # The flags have changed, or these are another kind of users: so are the next, perhaps.
-            self._compare_with(snapshot, rows)
-        return snapshot
-
-    def _compare_with(self, snapshot: Snapshot, rows: dict[str, Row]) -> None:
-        kinds = _kinds_of(rows)
-        apart = any(kind in _APART for kind in kinds)
-        self._base = _Base(snapshot, list(rows), list(rows.values()), kinds, apart)
-        self._compared = 0
-        self._differed = Counter()
-
-    def _learn(self, base: _Base, different: dict[str, Row]) -> None:
-        """Take what only one had out of the base, once it is known to be that."""
-        self._differed.update(different.keys())
-        self._compared += 1
-        if self._compared < _ENOUGH:
-            return
-        usual = {key: row for key, row in different.items() if 2 * self._differed[key] > _ENOUGH}
-        self._compared = 0
-        self._differed = Counter()
-        if usual:
-            rows = base.snapshot.rows | usual
-            self._compare_with(Snapshot(rows, complete=True), rows)
-
-
-def _kinds_of(rows: dict[str, Row]) -> list[type[Any]]:
-    return list(map(type, map(_value_of, rows.values())))
-
-
-def _different(rows: dict[str, Row], base: _Base) -> dict[str, Row]:
-    """The rows that are not the base's. Each step is one pass without a loop in Python."""
-    pairs = zip(base.keys, rows.values(), strict=True)
-    different = dict(compress(pairs, map(ne, rows.values(), base.rows)))
-    kinds = _kinds_of(rows)
-    if base.apart or kinds != base.kinds:
-        # In Python, True equals 1, {"n": True} equals {"n": 1}, and -0.0 equals 0.0.
-        for key, row, kind, other in zip(base.keys, rows.values(), kinds, base.kinds, strict=True):
-            if kind is not other or kind in _APART:
-                different[key] = row
-    return {
-        key: Row(row.value, intern(row.reason), row.ruleId and intern(row.ruleId))
-        for key, row in different.items()
-    }
