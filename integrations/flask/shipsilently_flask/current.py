@@ -46,20 +46,29 @@ def current_flags() -> Flags:
     Raises:
         RuntimeError: There is no app context, or its app has no `ShipSilently`.
     """
-    # The short way, for all reads but the first.
     try:
-        context = _request_context()
-        if context.app is _app_context().app:
-            kept: Flags | None = context.request.__dict__.get(_KEY)
-            if kept is not None:
-                return kept
+        within, app = _request_context(), _app_context().app
     except (LookupError, RuntimeError):
-        # There is no request, or there is no app.
-        pass
-    return _found()
+        return _without_request()
+    if within.app is not app:
+        # Inside `with other_app.app_context()` the request is still that of the first app.
+        return _without_request()
+    request = within.request
+    kept: Flags | None = request.__dict__.get(_KEY)
+    return _first(app, request) if kept is None else kept
 
 
-def _found() -> Flags:
+def _first(app: Flask, request: Request) -> Flags:
+    state = state_of(app)
+    _follow_logins()
+    # Each request's loop, where it has one, serves nobody else: it may be blocked.
+    made = state.client.flags(current_context(app, request, state), block_event_loop=True)
+    # The first of several threads of one request decides for all of them.
+    found: Flags = request.__dict__.setdefault(_KEY, made)
+    return found
+
+
+def _without_request() -> Flags:
     if not has_app_context():
         raise RuntimeError(
             "flags belong to a request or an app context, and there is none here. In a script "
@@ -67,22 +76,15 @@ def _found() -> Flags:
             "function with flask.copy_current_request_context; for a context of your own, use "
             'app.extensions["shipsilently"].client'
         )
-    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
-    request = own_request(app)
-    kept = _kept(request)
+    kept: Flags | None = g.get(_KEY)
     if kept is not None:
         return kept
+    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
     state = state_of(app)
     _follow_logins()
-    # Without a request to this app there is nobody, and the loader is not asked: it would
-    # find no session, or that of another app.
-    context = None if request is None else current_context(app, request, state)
-    # Each request's loop, where it has one, serves nobody else: it may be blocked.
-    made = state.client.flags(context, block_event_loop=True)
-    # The first of several threads of one request decides for all of them.
-    found: Flags = (
-        g.setdefault(_KEY, made) if request is None else vars(request).setdefault(_KEY, made)
-    )
+    # There is nobody, and the loader is not asked: it would find no session, or that of
+    # another app.
+    found: Flags = g.setdefault(_KEY, state.client.flags(None, block_event_loop=True))
     return found
 
 
