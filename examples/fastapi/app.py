@@ -11,33 +11,34 @@ from urllib.parse import parse_qs
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.templating import Jinja2Templates
-from shipsilently_fastapi import FlagSet, RequestFlags, ShipSilently, flags
+from shipsilently_fastapi import FlagsDep, FlagSet, ShipSilently, flags
 from shipsilently_fastapi.templating import add_flags
 from starlette.middleware.sessions import SessionMiddleware
+from starlette.requests import HTTPConnection
 
 PLANS = {"ada": "pro", "bob": "free"}
 
 
-async def current_user(request: Request) -> str | None:
+async def current_user(connection: HTTPConnection) -> str | None:
     """Who is logged in, from the signed session cookie."""
-    name = request.session.get("user")
+    name = connection.session.get("user")
     return name if name in PLANS else None
 
 
 CurrentUser = Annotated[str | None, Depends(current_user)]
 
 
-async def current_context(user: CurrentUser) -> dict[str, str]:
-    """Whom flags are evaluated for: the app's own user, found out once per request."""
+async def current_context(connection: HTTPConnection) -> dict[str, str]:
+    """Whom flags are evaluated for; called when a request needs its first flag."""
+    user = await current_user(connection)
     return {"userId": user, "plan": PLANS[user]} if user else {"userId": "anonymous"}
 
 
 shipsilently = ShipSilently(
     api_url=os.environ.get("SHIPSILENTLY_API_URL", "http://127.0.0.1:4400"),
     api_key=os.environ.get("SHIPSILENTLY_API_KEY", "sk_local"),
+    context=current_context,
 )
-user_flags = flags.using(current_context)
-UserFlags = Annotated[RequestFlags, Depends(user_flags)]
 
 
 class Look(FlagSet):
@@ -45,8 +46,6 @@ class Look(FlagSet):
 
     banner: Literal["blue", "green", "amber"] = "blue"
 
-
-ShopLook = Annotated[Look, Depends(Look.using(user_flags))]
 
 app = FastAPI(title="A small shop", lifespan=shipsilently.lifespan)
 app.add_middleware(
@@ -57,16 +56,14 @@ add_flags(templates)
 
 
 @app.get("/", response_class=HTMLResponse)
-async def home(
-    request: Request, user: CurrentUser, flags: UserFlags, look: ShopLook
-) -> HTMLResponse:
+async def home(request: Request, user: CurrentUser, flags: FlagsDep) -> HTMLResponse:
     """The shop: its checkout is the new one for those who have the flag."""
     context = {
         "user": user,
         "plan": PLANS.get(user or ""),
         "people": PLANS,
         "checkout": flags.detail("new-checkout", False),
-        "look": look,
+        "look": flags.as_(Look),
     }
     return templates.TemplateResponse(request, "home.html", context)
 
@@ -89,7 +86,7 @@ async def logout(request: Request) -> RedirectResponse:
     return RedirectResponse("/", status_code=303)
 
 
-@app.get("/api/checkout", **user_flags.gate("new-checkout"))
+@app.get("/api/checkout", **flags.gate("new-checkout"))
 async def checkout(user: CurrentUser) -> dict[str, str | None]:
     """What only the new checkout offers; a 404 for everybody else."""
     return {"user": user, "checkout": "new"}

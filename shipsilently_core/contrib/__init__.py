@@ -1,4 +1,4 @@
-"""What the client knows, where people look: each module for one tool, imported by nobody else.
+"""What the client knows, where people look: each module for one tool.
 
 `opentelemetry` (span events and metrics), `prometheus` (a collector), `sentry` (flags
 beside an error), `logs` (flags beside a log line, for `logging` and structlog), `health`
@@ -6,5 +6,6 @@ beside an error), `logs` (flags beside a log line, for `logging` and structlog),
 None of them hands on anything of a context: they see flags and counts.
 
 Most of them are receivers of `shipsilently_core.signals.flag_evaluated`; behind them is
-`_shared`.
+`_shared`. `jinja` is another thing: the tag that the integrations put into templates.
+Nothing of this is imported by the core itself.
 """

@@ -81,6 +81,12 @@ def test_mistakes_are_found_when_a_template_is_compiled(backend: Jinja2, source:
         backend.from_string(source)
 
 
+def test_a_tag_asks_for_its_flag_without_a_call_of_jinjas(backend: Jinja2) -> None:
+    """What a tag compiles to does not go through `Context.call`, which costs more than the flag."""
+    source = '{% flag "x" %}a{% elflag "y" != "blue" %}b{% endflag %}'
+    assert "context.call" not in backend.env.compile(source, raw=True)
+
+
 def test_without_a_request_the_default_branch_is_rendered(
     backend: Jinja2, service: ScriptedService
 ) -> None:

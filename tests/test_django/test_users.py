@@ -11,7 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from pytest_django import Settings
 from shipsilently_django import FlagsRequest, adefault_context, default_context
-from shipsilently_django.users import context_of_user, find_user, is_async
+from shipsilently_django.options import is_async
+from shipsilently_django.users import context_of_user, find_user
 
 from shipsilently_core.testing import ScriptedService
 

@@ -29,6 +29,8 @@ PAGES = {
     "mismatch": '{{ flag("color", 3) }}',
     "if": '{% if flag("new") %}on{% else %}off{% endif %}',
     "text": '{% flag "color" %}on{% else %}off{% endflag %}',
+    "value": '{% flag "color" == "red" %}red{% else %}other{% endflag %}',
+    "branches": '{% flag "none" %}a{% elflag "!new" %}off{% elflag "new" %}on{% endflag %}',
     "macro": '{% from "macros" import shown with context %}{{ shown("new") }}',
     "macros": "{% macro shown(key) %}{% flag key %}on{% else %}off{% endflag %}{% endmacro %}",
 }
@@ -79,6 +81,8 @@ def add_pages(app: FastAPI, templates: Jinja2Templates) -> None:
         ("mismatch", "3", "3"),
         ("if", "on", "off"),
         ("text", "off", "off"),
+        ("value", "red", "red"),
+        ("branches", "on", "off"),
         ("macro", "on", "off"),
     ],
 )
@@ -126,6 +130,8 @@ def test_templates_that_are_rendered_in_tasks_show_flags(make: Make) -> None:
         ("{% flag %}on{% endflag %}", "needs the key"),
         ('{% flag "a" "b" %}on{% endflag %}', "comma between the keys"),
         ('{% flag "a" b %}on{% endflag %}', "expected a comma"),
+        ('{% flag "a" != "b" %}on{% endflag %}', "compares with == only"),
+        ('{% flag "a", "b" == "c" %}on{% endflag %}', "one flag at a time"),
         ('{% flag "a" %}on', "endflag"),
     ],
 )
@@ -144,3 +150,21 @@ def test_a_template_without_a_request_says_what_it_needs() -> None:
     for source in (PAGES["tag"], PAGES["if"]):
         with pytest.raises(TemplateRuntimeError, match="TemplateResponse"):
             templates.env.from_string(source).render()
+
+
+def test_a_tag_asks_for_its_flag_without_a_call_of_jinjas() -> None:
+    """What a tag compiles to does not go through `Context.call`, which costs more than the flag."""
+    templates = Jinja2Templates(env=Environment(autoescape=True))
+    add_flags(templates)
+    for page in ("tag", "several", "value", "branches"):
+        assert "context.call" not in templates.env.compile(PAGES[page], raw=True)
+
+
+def test_a_variable_that_is_no_key_is_told() -> None:
+    """A tag whose variable holds no key is an error of the template that says so."""
+    environment = Environment(autoescape=True)
+    add_flags(Jinja2Templates(env=environment))
+    request = Request({"type": "http", "headers": []})
+    for wrong in (None, 3, ""):
+        with pytest.raises(TemplateRuntimeError, match="the tag flag: a flag key is"):
+            environment.from_string(PAGES["variable"]).render(request=request, key=wrong)

@@ -228,6 +228,14 @@ def test_a_variable_named_flag_does_not_disturb_the_tag() -> None:
     assert render('{% flag "on" %}{{ flag }}{% endflag %}', flag="FR") == "FR"
 
 
+def test_a_tag_asks_for_its_flag_without_a_call_of_jinjas() -> None:
+    """What a tag compiles to does not go through `Context.call`, which costs more than the flag."""
+    environment = Environment(extensions=[FlagExtension], autoescape=True)
+    for asked in ('"x"', '"x", "!y"', '"x" == "blue"', "key"):
+        source = f"{{% flag {asked} %}}a{{% elflag {asked} %}}b{{% endflag %}}"
+        assert "context.call" not in environment.compile(source, raw=True)
+
+
 def test_nothing_is_decided_while_compiling(tmp_path: Path) -> None:
     """A template that is compiled once, and kept on disk, follows the flags ever after."""
     source = '{{ "x" is active_flag }} {{ "x"|flag }} {% flag "x" %}on{% else %}off{% endflag %}'

@@ -212,11 +212,12 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         return self._resolve()
 
     def _resolve(self) -> Flags:
-        user, setup, in_coroutine = self._user(), get_setup(), on_event_loop()
+        request, setup, in_coroutine = self._request, get_setup(), on_event_loop()
+        user = request.__dict__.get("user")
         if in_coroutine and setup.loud:
             raise UnawaitedFlagsError(_UNAWAITED)
         try:
-            flags = setup.client.flags(context_of(self._request, setup.options))
+            flags = setup.client.flags(context_of(request, setup.options))
         except SynchronousOnlyOperation:
             _warn(setup, "unawaited", "%s; what is known was served", _UNAWAITED)
             return setup.client.flags(_NOBODY)

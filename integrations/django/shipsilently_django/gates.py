@@ -14,8 +14,8 @@ from django.shortcuts import redirect
 from django.utils.module_loading import import_string
 
 from .flags import RequestFlags, flags_of
+from .options import is_async
 from .readable import is_on
-from .users import is_async
 
 __all__ = ["Gate"]
 

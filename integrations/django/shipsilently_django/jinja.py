@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from jinja2 import Environment, nodes, pass_context
-from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Context
+
+from shipsilently_core.contrib.jinja import BranchTag, asked
 
 from .readable import is_on
 from .rendering import flags_in, plain_value
@@ -21,10 +22,8 @@ __all__ = ["FlagsExtension"]
 _IS_ON = "flag is on"
 
 
-class FlagsExtension(Extension):
+class FlagsExtension(BranchTag):
     """``{% flag "x" %}…{% else %}…{% endflag %}``, and the functions `flag` and `flag_value`."""
-
-    tags = {"flag"}  # noqa: RUF012  # as Jinja's own extensions have it
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
@@ -32,27 +31,8 @@ class FlagsExtension(Extension):
         environment.globals.setdefault("flag_value", flag_value)
         environment.tests[_IS_ON] = flag
 
-    def parse(self, parser: Parser) -> nodes.Node:
-        """An ``if`` whose condition asks for the flag."""
-        line = next(parser.stream).lineno
-        branch = root = nodes.If(lineno=line)
-        root.test = self._condition(parser)
-        while True:
-            branch.body = parser.parse_statements(
-                ("name:elflag", "name:else", "name:endflag"), drop_needle=False
-            )
-            branch.elif_, branch.else_ = [], []
-            token = next(parser.stream)
-            if token.test("name:elflag"):
-                branch = nodes.If(lineno=token.lineno)
-                branch.test = self._condition(parser)
-                root.elif_.append(branch)
-                continue
-            if token.test("name:else"):
-                root.else_ = parser.parse_statements(("name:endflag",), drop_needle=True)
-            return root
-
-    def _condition(self, parser: Parser) -> nodes.Expr:
+    def condition(self, parser: Parser, tag: str, lineno: int) -> nodes.Expr:
+        """One flag, compared with a value or not."""
         key = self._operand(parser)
         expected: list[nodes.Expr] = []
         negated = False
@@ -61,9 +41,8 @@ class FlagsExtension(Extension):
             expected.append(self._operand(parser))
         if parser.stream.current.type != "block_end":
             self._complain(parser)
-        # A test costs a third of what a call does in Jinja, and no variable can stand in its way.
-        asked = nodes.Test(key, _IS_ON, expected, [], None, None)
-        return nodes.Not(asked) if negated else asked
+        question = asked(_IS_ON, key, *expected)
+        return nodes.Not(question) if negated else question
 
     def _operand(self, parser: Parser) -> nodes.Expr:
         stream = parser.stream

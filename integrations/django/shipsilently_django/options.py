@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
 from msgspec import Struct
@@ -14,7 +15,7 @@ from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyC
 
 from .stores import DjangoCacheStore
 
-__all__ = ["Attribute", "Options", "Problem", "Reading", "read_options"]
+__all__ = ["Attribute", "Options", "Problem", "Reading", "is_async", "read_options"]
 
 ContextHook = Callable[[HttpRequest], Any]
 
@@ -45,6 +46,7 @@ class Options(Struct, frozen=True, kw_only=True):
         client_flags: Patterns of the flags that may reach a browser.
         raise_in_debug: With ``DEBUG``, raise what a request would otherwise survive.
         offline: Ask no service. ``None``: only while Django's tests run.
+        context_is_async: Whether `context` is; each request would ask that anew.
     """
 
     client: ShipSilentlyClient | Callable[[], ShipSilentlyClient] | None = None
@@ -56,6 +58,7 @@ class Options(Struct, frozen=True, kw_only=True):
     client_flags: tuple[str, ...] = ()
     raise_in_debug: bool = False
     offline: bool | None = None
+    context_is_async: bool = False
 
 
 class Problem(Struct, frozen=True):
@@ -107,7 +110,7 @@ def read_options(given: object, *, offline: bool = False) -> Reading:
             core[name] = value
         else:
             problems.append(_unknown(str(given_name)))
-    options = Options(**own)
+    options = Options(**own, context_is_async=is_async(own.get("context")))
     if options.client is not None:
         if core:
             text = f"SHIPSILENTLY[{next(iter(core))!r}] has no effect beside CLIENT"
@@ -116,6 +119,13 @@ def read_options(given: object, *, offline: bool = False) -> Reading:
     if options.offline is not None:
         offline = options.offline
     return Reading(options, _config(core, problems, offline=offline), tuple(problems))
+
+
+def is_async(function: Any) -> bool:
+    """Whether calling this gives something to await; knows objects with an async ``__call__``."""
+    return iscoroutinefunction(function) or iscoroutinefunction(
+        getattr(type(function), "__call__", None)  # noqa: B004  # is it async, not: is it there
+    )
 
 
 def _own(name: str, value: Any, problems: list[Problem]) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.http import HttpRequest
 
 from .gates import Gate
-from .users import is_async
+from .options import is_async
 
 if TYPE_CHECKING:
     from django.views import View

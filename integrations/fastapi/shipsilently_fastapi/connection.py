@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RequestFlags"]
 
+#: What a context function mostly gives; none of these has to be awaited.
+_AT_ONCE = frozenset({dict, Context, type(None)})
+
 
 class RequestFlags(Flags, eq=False, kw_only=True):
     """All flags of one request or socket: evaluated when the first is read, then the same.
@@ -126,7 +129,7 @@ class RequestFlags(Flags, eq=False, kw_only=True):
     def _whom(self, *, anew: bool) -> Context | None:
         """Whom for; ``None`` where it has to be awaited and cannot be here."""
         given = self._given(anew=anew)
-        if inspect.isawaitable(given):
+        if type(given) not in _AT_ONCE and inspect.isawaitable(given):
             try:
                 # In a thread of a plain endpoint, the event loop can be asked to.
                 given = anyio.from_thread.run(settled, given, self._client.evaluator.notices)
@@ -139,7 +142,7 @@ class RequestFlags(Flags, eq=False, kw_only=True):
     async def _awhom(self, *, anew: bool) -> Context:
         """`_whom`, waiting in a task."""
         given = self._given(anew=anew)
-        if inspect.isawaitable(given):
+        if type(given) not in _AT_ONCE and inspect.isawaitable(given):
             given = await settled(given, self._client.evaluator.notices)
         return self._found(given, anew=anew)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
+from asyncio import _get_running_loop
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Self, TypeVar
 
@@ -41,7 +41,7 @@ class FlagSet(CoreFlagSet):
             return super().__new__(cls)
         made = cls.of(given)
         # FastAPI awaits it where it takes the class for what `__wrapped__` is.
-        return _awaitable(made) if _on_event_loop() else made
+        return made if _get_running_loop() is None else _awaitable(made)
 
     def __init__(self, **values: Any) -> None:
         if _FLAGS not in values:
@@ -82,14 +82,6 @@ def _signature(flags: Callable[..., Any]) -> inspect.Signature:
         _FLAGS, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[Any, Depends(flags)]
     )
     return inspect.Signature([parameter])
-
-
-def _on_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 async def _awaitable(made: Any) -> Any:

@@ -45,7 +45,8 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
     if flags is None or flags.app is not app:
         flags = flags_in(scope, _installed(app))
         flags.app = app
-    return flags.on(connection)
+    # Once it is known whom for, the connection does not matter.
+    return flags.on(connection) if flags._context is UNASKED else flags
 
 
 def current_flags() -> RequestFlags:

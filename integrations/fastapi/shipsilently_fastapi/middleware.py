@@ -41,12 +41,16 @@ class FlagsMiddleware:
         self._timed = server_timing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
+        kind = scope["type"]
+        # Each request pays for what stands here, also one that reads no flag.
+        if kind != "http" and kind != "websocket":
             await self.app(scope, receive, send)
             return
-        shipsilently, outer, state = self.shipsilently, scope.get(SCOPE_KEY), scope.get("state")
+        shipsilently = self.shipsilently
+        outer = scope.get(SCOPE_KEY)
+        state = scope.get("state")
         if outer is None and (not state or state.get(STATE) is shipsilently):
-            # What `flags_in` would find in nearly every request, which all pay for it.
+            # What `flags_in` would find in nearly every request.
             flags = scope[SCOPE_KEY] = RequestFlags(
                 shipsilently.made or shipsilently.client,
                 UNASKED,
@@ -57,7 +61,7 @@ class FlagsMiddleware:
         else:
             flags = flags_in(scope, shipsilently)
         token = current.set(flags)
-        if self._timed and scope["type"] == "http":
+        if self._timed and kind == "http":
             send = _timing(scope, send)
         try:
             await self.app(scope, receive, send)

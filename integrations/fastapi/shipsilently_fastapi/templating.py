@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from jinja2 import TemplateRuntimeError, nodes, pass_context
-from jinja2.ext import Extension
-from jinja2.parser import Parser
+from jinja2 import TemplateRuntimeError, pass_context
 from jinja2.runtime import Context as TemplateContext
+from jinja2.utils import missing
 from starlette.templating import Jinja2Templates
+
+from shipsilently_core.contrib.jinja import FlagTag as CoreFlagTag
+from shipsilently_core.contrib.jinja import all_hold
 
 from .connection import RequestFlags
 from .gates import holds
@@ -22,7 +24,7 @@ def add_flags(templates: Jinja2Templates) -> None:
 
     ::
 
-        {% flag "new-checkout" %}...{% else %}...{% endflag %}
+        {% flag "new-checkout" %}...{% elflag "banner" == "blue" %}...{% else %}...{% endflag %}
         {{ flag("banner", "blue") }}
 
     A template is rendered without ``await``: the endpoint takes `FlagsDep`, or awaits
@@ -42,8 +44,8 @@ def _flag(context: TemplateContext, key: str, *default: Any, **named: Any) -> An
 
 
 def _flags(context: TemplateContext) -> RequestFlags:
-    request = context.get("request")
-    if request is None:
+    request = context.resolve_or_missing("request")
+    if request is missing or request is None:
         raise TemplateRuntimeError(
             "flags need the request: render with TemplateResponse, and import or include "
             "with context"
@@ -51,41 +53,26 @@ def _flags(context: TemplateContext) -> RequestFlags:
     return get_flags(request)
 
 
-class FlagTag(Extension):
+@pass_context
+def _is_on(context: TemplateContext, key: str) -> bool:
+    request = context.resolve_or_missing("request")
+    # As `_flags`, without its call.
+    flags = _flags(context) if request is missing or request is None else get_flags(request)
+    return flags.is_enabled(key)
+
+
+@pass_context
+def _hold(context: TemplateContext, keys: list[Any], value: Any) -> bool:
+    flags = _flags(context)
+    return all_hold(keys, lambda key: holds(flags, key, value))
+
+
+class FlagTag(CoreFlagTag):
     """``{% flag "x" %}...{% else %}...{% endflag %}``: what is inside for those with the flag.
 
     Several keys, with commas between, must all be on; ``"!x"`` must be off.
+    ``{% flag "x" == "blue" %}`` asks for a value, and ``{% elflag %}`` for another flag.
     """
 
-    tags = {"flag"}  # noqa: RUF012  # so it is declared in Jinja
-
-    def parse(self, parser: Parser) -> nodes.Node:
-        """Make the tag an ``if``."""
-        line = next(parser.stream).lineno
-        keys = self._keys(parser, line)
-        # A method of this object: a template's own variable `flag` does not disturb it.
-        test = self.call_method("_hold", [nodes.ContextReference(), nodes.List(keys)], lineno=line)
-        body = parser.parse_statements(("name:else", "name:endflag"))
-        otherwise: list[nodes.Node] = []
-        if next(parser.stream).value == "else":
-            otherwise = parser.parse_statements(("name:endflag",), drop_needle=True)
-        return nodes.If(test, body, [], otherwise, lineno=line)
-
-    def _keys(self, parser: Parser, line: int) -> list[nodes.Expr]:
-        keys = []
-        while True:
-            if parser.stream.current.test("string") and parser.stream.look().test("string"):
-                # Jinja would join them, and nobody has a flag of that name.
-                parser.fail("flag: put a comma between the keys of two flags", line)
-            if parser.stream.current.test("block_end"):
-                parser.fail('flag needs the key of a flag: {% flag "x" %}', line)
-            keys.append(parser.parse_expression())
-            if not parser.stream.skip_if("comma"):
-                break
-        if not parser.stream.current.test("block_end"):
-            parser.fail("flag: expected a comma or the end of the tag", line)
-        return keys
-
-    def _hold(self, context: TemplateContext, keys: list[str]) -> bool:
-        flags = _flags(context)
-        return all(holds(flags, key) for key in keys)
+    is_on = staticmethod(_is_on)
+    hold = staticmethod(_hold)

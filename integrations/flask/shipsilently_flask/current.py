@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
 from flask import Flask, Request, current_app, g, has_app_context
-from flask.globals import request_ctx
+from flask import globals as flask_globals
+from flask.globals import app_ctx, request_ctx
 
 from shipsilently_core import Flags
 
@@ -17,6 +20,20 @@ from .state import state_of
 __all__ = ["current_flags", "forget_flags", "kept_flags"]
 
 _KEY = "_shipsilently_flags"
+
+
+def _asked_directly(variable: str, proxy: Any) -> Callable[[], Any]:
+    """What gives a context of Flask's: its variable, or the proxy where there is none.
+
+    The proxy takes three times as long, which each read of a flag would pay for twice.
+    The variable's name is Flask's own affair, and may be another one day.
+    """
+    found = getattr(flask_globals, variable, None)
+    return found.get if isinstance(found, ContextVar) else proxy._get_current_object
+
+
+_request_context = _asked_directly("_cv_request", request_ctx)
+_app_context = _asked_directly("_cv_app", app_ctx)
 
 
 def current_flags() -> Flags:
@@ -29,20 +46,29 @@ def current_flags() -> Flags:
     Raises:
         RuntimeError: There is no app context, or its app has no `ShipSilently`.
     """
-    # The short way, for all reads but the first.
     try:
-        context = request_ctx._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
-        if context.app is current_app._get_current_object():  # type: ignore[attr-defined]  # as above
-            kept: Flags | None = context.request.__dict__.get(_KEY)
-            if kept is not None:
-                return kept
-    except RuntimeError:
-        # There is no request, or there is no app.
-        pass
-    return _found()
+        within, app = _request_context(), _app_context().app
+    except (LookupError, RuntimeError):
+        return _without_request()
+    if within.app is not app:
+        # Inside `with other_app.app_context()` the request is still that of the first app.
+        return _without_request()
+    request = within.request
+    kept: Flags | None = request.__dict__.get(_KEY)
+    return _first(app, request) if kept is None else kept
 
 
-def _found() -> Flags:
+def _first(app: Flask, request: Request) -> Flags:
+    state = state_of(app)
+    _follow_logins()
+    # Each request's loop, where it has one, serves nobody else: it may be blocked.
+    made = state.client.flags(current_context(app, request, state), block_event_loop=True)
+    # The first of several threads of one request decides for all of them.
+    found: Flags = request.__dict__.setdefault(_KEY, made)
+    return found
+
+
+def _without_request() -> Flags:
     if not has_app_context():
         raise RuntimeError(
             "flags belong to a request or an app context, and there is none here. In a script "
@@ -50,22 +76,15 @@ def _found() -> Flags:
             "function with flask.copy_current_request_context; for a context of your own, use "
             'app.extensions["shipsilently"].client'
         )
-    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
-    request = own_request(app)
-    kept = _kept(request)
+    kept: Flags | None = g.get(_KEY)
     if kept is not None:
         return kept
+    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
     state = state_of(app)
     _follow_logins()
-    # Without a request to this app there is nobody, and the loader is not asked: it would
-    # find no session, or that of another app.
-    context = None if request is None else current_context(app, request, state)
-    # Each request's loop, where it has one, serves nobody else: it may be blocked.
-    made = state.client.flags(context, block_event_loop=True)
-    # The first of several threads of one request decides for all of them.
-    found: Flags = (
-        g.setdefault(_KEY, made) if request is None else vars(request).setdefault(_KEY, made)
-    )
+    # There is nobody, and the loader is not asked: it would find no session, or that of
+    # another app.
+    found: Flags = g.setdefault(_KEY, state.client.flags(None, block_event_loop=True))
     return found
 
 

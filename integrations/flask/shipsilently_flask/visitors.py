@@ -37,10 +37,12 @@ def with_visitor(
     Nothing is set before a flag is read, and nothing for a context that names a user.
     A ready `Context` is taken as it is.
     """
-    context = {} if given is None else given
-    if settings.anonymous_id is None or not isinstance(context, Mapping):
+    if settings.anonymous_id is None:
         return given
-    if any(context.get(name) is not None for name in ("userId", "user_id")):
+    context = {} if given is None else given
+    if not isinstance(context, Mapping):
+        return given
+    if context.get("userId") is not None or context.get("user_id") is not None:
         return given
     in_session = settings.anonymous_id == "session"
     visitor = _from_session() if in_session else _from_cookie(app, request, settings)
@@ -86,11 +88,12 @@ def _from_cookie(app: Flask, request: Request, settings: Settings) -> str:
 
 
 def _secrets(app: Flask) -> Secrets:
-    if not app.secret_key:
+    secret = app.secret_key
+    if not secret:
         raise RuntimeError(
             "SHIPSILENTLY_ANONYMOUS_ID = 'cookie' needs the app's SECRET_KEY to sign the cookie"
         )
-    return (*(app.config.get("SECRET_KEY_FALLBACKS") or ()), app.secret_key)
+    return (*(app.config.get("SECRET_KEY_FALLBACKS") or ()), secret)
 
 
 @functools.lru_cache(maxsize=16)
