@@ -140,6 +140,8 @@ def test_users_like_nobody_are_not_compared_each_time(monkeypatch: pytest.Monkey
     assert 10 <= len(asked) <= 22
     held = [read(likeness, ten()).own_rows for _ in range(30)]
     assert held[-13:] == [0] * 13
+    assert read(likeness, like_nothing(100)).own_rows == 10
+    assert read(likeness, ten()).own_rows == 0
 
 
 def test_a_row_that_is_held_does_not_hold_its_key_twice() -> None:
