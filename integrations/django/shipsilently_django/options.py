@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from django.http import HttpRequest
@@ -285,7 +284,7 @@ _CORE_READERS: dict[str, Callable[[Any], Any]] = {
 }
 #: What comes before the name of a cache.
 _CACHE = "django-cache:"
-_CORE = frozenset(item.name.upper() for item in fields(Config))
+_CORE = frozenset(name.upper() for name in Config.__struct_fields__)
 _NAMES = _CORE | _READERS.keys()
 _PLACEHOLDERS = {"API_KEY": "placeholder", "API_URL": "http://localhost"}
 _HINTS = {
