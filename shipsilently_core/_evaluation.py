@@ -7,15 +7,13 @@ awaitable verbs. Nothing here does I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from ._cache import SharedBodies, Stamp
 from ._clock import Clock
-from ._consult import Consultation
 from ._gate import Gate
-from ._keeper import Wait
 from ._knowledge import Knowledge
 from ._process import Latch, Lock
 from ._snapshot import Likeness, Snapshot
@@ -39,6 +37,10 @@ from .config import Config
 from .context import Context
 from .errors import EvaluationError
 from .values import EvaluationResult, Failure, FailureReport, Source
+
+if TYPE_CHECKING:
+    from ._consult import Consultation
+    from ._keeper import Wait
 
 __all__ = ["UNSET", "Attempt", "Call", "Evaluator", "View"]
 
@@ -362,10 +364,7 @@ class Evaluator(Knowledge):
         keeper = self.keeper
         if keeper is None or not keeper.shared:
             return None
-        return Consultation(
-            keeper,
-            self.cache,
-            self._clock,
+        return keeper.consultation(
             context.body,
             patience=self._config.timeout * _PATIENCE,
             may_ask=self.gate.closed is None and not self.gate.held_for(),

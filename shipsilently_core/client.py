@@ -22,7 +22,6 @@ from ._process import (
 )
 from ._refresh import Results, Watch, differing
 from ._resolver import Resolver
-from ._transport import Transport
 from ._view import UNSET, View, overridden
 from ._wire import Reply
 from .config import Config, checked_seconds
@@ -41,6 +40,7 @@ from .values import (
 
 if TYPE_CHECKING:
     from ._background import Background
+    from ._transport import Transport
 
 __all__ = ["ShipSilentlyClient"]
 

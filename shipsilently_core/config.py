@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from ._shipped import opened, shipped
 from .context import Context
 from .errors import ConfigurationError
 from .values import ConnectionState, FailureReport
@@ -169,10 +168,16 @@ class Config(Struct, frozen=True, kw_only=True):
         _check_bool("background", self.background)
         _check_bool("stream", self.stream)
         _check_bool("disable_cache", self.disable_cache)
-        put("store", opened(self.store))
-        if self.store is not None and self.disable_cache:
-            raise ConfigurationError("store", "needs the cache, which disable_cache switches off")
-        put("bootstrap", shipped(self.bootstrap))
+        if self.store is not None or self.bootstrap is not None:
+            # Here, since most clients have neither.
+            from ._shipped import opened, shipped
+
+            put("store", opened(self.store))
+            if self.store is not None and self.disable_cache:
+                raise ConfigurationError(
+                    "store", "needs the cache, which disable_cache switches off"
+                )
+            put("bootstrap", shipped(self.bootstrap))
         if self.max_stale is not None:
             put("max_stale", checked_seconds("max_stale", self.max_stale, least=0.0))
         put("max_stale_per_flag", _checked_ages(self.max_stale_per_flag))

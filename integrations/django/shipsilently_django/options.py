@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyClient
 
-from .stores import DjangoCacheStore
-
 __all__ = ["Attribute", "Options", "Problem", "Reading", "read_options"]
 
 ContextHook = Callable[[HttpRequest], Any]
@@ -201,6 +199,9 @@ def _as_it_is(value: Any) -> Any:
 def _store(value: Any) -> Any:
     """A store, where the setting names a cache of Django's; anything else as it is."""
     if isinstance(value, str) and value.startswith(_CACHE):
+        # Here, since most sites have none.
+        from .stores import DjangoCacheStore
+
         return DjangoCacheStore(value.removeprefix(_CACHE))
     return value
 
