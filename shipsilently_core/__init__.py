@@ -11,7 +11,8 @@ Behind them: `_resolver` (a request's wait), `_evaluation` (the failure matrix),
 of it), `_keeper`, `_consult`, `_saved`, `_cachestore` (what other processes knew), `_shipped`
 (what came with the app), `_analytics`, `_events`, `_tally` (what is counted), `_background`,
 `_stream`, `_sse`, `_refresh` (what happens between requests), `_transport`, `_wire`, `_http`,
-`_network` (what is said, and how), `_kinds`, `_overrides`, `_clock`, `_process`.
+`_answers`, `_network`, `_connection`, `_tasks`, `_proxied` (what is said, and how), `_kinds`,
+`_overrides`, `_clock`, `_process`.
 """
 
 from ._version import __version__
