@@ -31,6 +31,7 @@ OWN = [
     "_keeper",
     "_network",
     "_proxied",
+    "_refresh",
     "_saved",
     "_shipped",
     "_sse",

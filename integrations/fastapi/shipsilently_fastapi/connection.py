@@ -6,7 +6,6 @@ import inspect
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
-import anyio.from_thread
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
@@ -142,9 +141,12 @@ class RequestFlags(Flags):
         """Whom for; ``None`` where it has to be awaited and cannot be here."""
         given = self._given(anew=anew)
         if inspect.isawaitable(given):
+            # Here, since it takes long to import, and few contexts have to be awaited.
+            from anyio import from_thread
+
             try:
                 # In a thread of a plain endpoint, the event loop can be asked to.
-                given = anyio.from_thread.run(settled, given, self._client.evaluator.notices)
+                given = from_thread.run(settled, given, self._client.evaluator.notices)
             except RuntimeError:
                 if inspect.iscoroutine(given):
                     given.close()
