@@ -7,15 +7,13 @@ awaitable verbs. Nothing here does I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from ._cache import SharedBodies, Stamp
 from ._clock import Clock
-from ._consult import Consultation
 from ._gate import Gate
-from ._keeper import Wait
 from ._knowledge import Knowledge
 from ._likeness import Likeness
 from ._process import Latch, Lock
@@ -40,6 +38,10 @@ from .config import Config
 from .context import Context
 from .errors import EvaluationError
 from .values import EvaluationResult, Failure, FailureReport, Source
+
+if TYPE_CHECKING:
+    from ._consult import Consultation
+    from ._keeper import Wait
 
 __all__ = ["UNSET", "Attempt", "Call", "Evaluator", "View"]
 
@@ -363,10 +365,7 @@ class Evaluator(Knowledge):
         keeper = self.keeper
         if keeper is None or not keeper.shared:
             return None
-        return Consultation(
-            keeper,
-            self.cache,
-            self._clock,
+        return keeper.consultation(
             context.body,
             patience=self._config.timeout * _PATIENCE,
             may_ask=self.gate.closed is None and not self.gate.held_for(),

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ._analytics import Analytics
 from ._cache import Cache, Entry
 from ._clock import Clock
-from ._keeper import Keeper
 from ._kinds import fits, unshared
 from ._notices import Notices
 from ._overrides import overrides
-from ._saved import Seal
 from ._snapshot import Snapshot, result_of
 from ._view import UNSET, StandIn, View, default_result, override_result
 from .config import Config
 from .context import Context
 from .signals import flag_evaluated
 from .values import EvaluationResult, Failure, FailureReport, Source
+
+if TYPE_CHECKING:
+    from ._keeper import Keeper
 
 __all__ = ["Knowledge"]
 
@@ -101,6 +102,10 @@ class Knowledge:
         )
         self.keeper: Keeper | None = None
         if config.store is not None:
+            # Here, since most clients have no store.
+            from ._keeper import Keeper
+            from ._saved import Seal
+
             self.keeper = Keeper(
                 config.store,
                 Seal(config.api_key, config.api_url),

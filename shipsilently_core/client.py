@@ -20,10 +20,9 @@ from ._process import (
     on_event_loop,
     running_loop,
 )
-from ._refresh import Results, Watch, differing
 from ._resolver import Resolver
-from ._transport import Transport
 from ._view import UNSET, View, overridden
+from ._watch import Results, Watch, differing
 from ._wire import Reply
 from .config import Config, checked_seconds
 from .context import Context
@@ -41,6 +40,7 @@ from .values import (
 
 if TYPE_CHECKING:
     from ._background import Background
+    from ._transport import Transport
 
 __all__ = ["ShipSilentlyClient"]
 

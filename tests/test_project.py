@@ -36,7 +36,15 @@ EXTRAS = {
 
 # What may hold a connection, a thread or a loop is imported where forks and deadlines are
 # handled, and nowhere else.
-BORDER_MODULES = {"_connection.py", "_http.py", "_network.py", "_process.py"}
+BORDER_MODULES = {
+    "_answers.py",
+    "_connection.py",
+    "_http.py",
+    "_network.py",
+    "_process.py",
+    "_proxied.py",
+    "_tasks.py",
+}
 BORDER_IMPORTS = {
     "_thread",
     "anyio",

@@ -6,7 +6,6 @@ import inspect
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, cast
 
-import anyio.from_thread
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
@@ -130,9 +129,12 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         """Whom for; ``None`` where it has to be awaited and cannot be here."""
         given = self._given(anew=anew)
         if type(given) not in _AT_ONCE and inspect.isawaitable(given):
+            # Here, since it takes long to import, and few contexts have to be awaited.
+            from anyio import from_thread
+
             try:
                 # In a thread of a plain endpoint, the event loop can be asked to.
-                given = anyio.from_thread.run(settled, given, self._client.evaluator.notices)
+                given = from_thread.run(settled, given, self._client.evaluator.notices)
             except RuntimeError:
                 if inspect.iscoroutine(given):
                     given.close()
