@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -110,3 +111,17 @@ client.close()
 """
     names = ["h11", "anyio", "asyncio", "certifi", "httpcore", "httpx", "shipsilently_core._tasks"]
     assert imported("", then, names) == ["h11"]
+
+
+@pytest.mark.parametrize("package", ["shipsilently_core", *FRAMEWORKS])
+def test_what_is_imported_when_it_is_asked_for_is_listed_like_the_rest(package: str) -> None:
+    """Each such name is exported, can be asked for again and again, and others are refused."""
+    module = importlib.import_module(package)
+    late = set(module._ASKED_FOR)
+    assert late
+    assert late <= set(module.__all__) <= set(dir(module))
+    for name in late:
+        assert getattr(module, name) is getattr(module, name)
+        assert getattr(module, name).__module__.startswith("shipsilently_")
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'flog'"):
+        _ = module.flog
