@@ -32,13 +32,11 @@ def with_visitor(
     settings: Settings,
     given: Context | Mapping[str, Any] | None,
 ) -> Context | Mapping[str, Any] | None:
-    """The context with the visitor's id as its ``userId``, where the app wants that.
+    """The context with the visitor's id as its ``userId``, for an app that wants that.
 
     Nothing is set before a flag is read, and nothing for a context that names a user.
     A ready `Context` is taken as it is.
     """
-    if settings.anonymous_id is None:
-        return given
     context = {} if given is None else given
     if not isinstance(context, Mapping):
         return given
