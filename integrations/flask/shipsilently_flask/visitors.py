@@ -65,10 +65,12 @@ def _from_cookie(app: Flask, request: Request, settings: Settings) -> str:
     @after_this_request
     def answer(response: Response) -> Response:
         # The page depends on the cookie from now on, also for caches in between.
-        if "Vary" in response.headers:
+        headers = response.headers
+        # Other ways to ask for a header that is not there raise an error within.
+        if headers.getlist("Vary"):
             response.vary.add("Cookie")
         else:
-            response.headers["Vary"] = "Cookie"
+            headers.add("Vary", "Cookie")
         if known is None:
             response.set_cookie(
                 settings.anonymous_cookie,
