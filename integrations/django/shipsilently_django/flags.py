@@ -217,8 +217,7 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         if in_coroutine and setup.loud:
             raise UnawaitedFlagsError(_UNAWAITED)
         try:
-            # An empty context is nobody in particular, who has been met before.
-            flags = setup.client.flags(context_of(request, setup.options) or None)
+            flags = setup.client.flags(context_of(request, setup.options))
         except SynchronousOnlyOperation:
             _warn(setup, "unawaited", "%s; what is known was served", _UNAWAITED)
             return setup.client.flags(_NOBODY)
@@ -234,7 +233,7 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             return seen.flags
         setup = get_setup()
         try:
-            flags = setup.client.flags(await acontext_of(self._request, setup.options) or None)
+            flags = setup.client.flags(await acontext_of(self._request, setup.options))
         except Exception as error:
             flags = _without_hook(setup, error)
         return self._keep(user, flags, ready=True)
