@@ -25,6 +25,7 @@ import statistics
 import sys
 import threading
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -92,7 +93,8 @@ class Report:
 
     reads: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
-    calm_ages: list[float] = field(default_factory=list)
+    # Of hours there are millions, whose memory is not to look like the client's.
+    calm_ages: array[float] = field(default_factory=lambda: array("d"))
     calm_failures: int = 0
 
     def add(self, other: Report) -> None:

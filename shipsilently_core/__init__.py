@@ -10,9 +10,13 @@ Behind them: `_resolver` (a request's wait), `_evaluation` (the failure matrix),
 `_cache`, `_gate`, `_backoff`, `_notices` (what is known), `_view` (what a caller sees
 of it), `_keeper`, `_consult`, `_saved`, `_cachestore` (what other processes knew), `_shipped`
 (what came with the app), `_analytics`, `_events`, `_tally` (what is counted), `_background`,
-`_stream`, `_sse`, `_refresh` (what happens between requests), `_transport`, `_wire`, `_http`,
-`_network` (what is said, and how), `_kinds`, `_overrides`, `_clock`, `_process`.
+`_stream`, `_sse`, `_refresh`, `_watch` (what happens between requests), `_transport`, `_wire`,
+`_http`, `_answers`, `_network`, `_connection`, `_tasks`, `_proxied` (what is said, and how),
+`_kinds`, `_overrides`, `_clock`, `_process`.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 from .client import ShipSilentlyClient
@@ -20,7 +24,6 @@ from .config import AnalyticsConfig, Config, RetryConfig
 from .context import Context
 from .errors import ClientClosedError, ConfigurationError, EvaluationError, ShipSilentlyError
 from .flags import Flags
-from .flagset import FlagKey, FlagSet
 from .handles import Flushed, Subscription
 from .values import (
     ConnectionState,
@@ -33,6 +36,9 @@ from .values import (
     Status,
     StoreStatus,
 )
+
+if TYPE_CHECKING:
+    from .flagset import FlagKey, FlagSet
 
 __all__ = [
     "AnalyticsConfig",
@@ -60,3 +66,19 @@ __all__ = [
     "Subscription",
     "__version__",
 ]
+
+#: What not every app uses, and where it is imported from when it is asked for.
+_ASKED_FOR = {
+    "FlagKey": "shipsilently_core.flagset",
+    "FlagSet": "shipsilently_core.flagset",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ASKED_FOR:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ASKED_FOR[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ASKED_FOR})

@@ -7,25 +7,45 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
+
 from ._clock import Clock
 from ._events import Check, accepted_of, events_body
 from ._notices import Notices
 from ._process import Latch, Lock
+from ._snapshot import Row
 from ._wire import EVENTS, Reply, Request, failure_of, retry_after
 from .config import AnalyticsConfig
 from .values import Failure
 
-__all__ = ["Analytics"]
+__all__ = ["NOT_COUNTED", "Analytics", "Recorder"]
 
 #: The service refuses more in one request, and all of them are lost then.
 _MOST_IN_ONE_REQUEST = 1_000
+
+
+class Recorder(Struct, frozen=True):
+    """Where a request puts the checks of its flags, on the shortest way.
+
+    Attributes:
+        append: Takes one.
+        time: Tells when it was.
+    """
+
+    append: Callable[[Check], object]
+    time: Callable[[], float]
+
+
+#: Of checks that nobody is told of.
+NOT_COUNTED = Recorder(deque[Check](maxlen=0).append, float)
 
 
 class Analytics:
     """A bounded buffer of flag checks, emptied in chunks.
 
     Recording takes no lock and never waits. A buffer that is too full lets its oldest
-    go and counts them. What could not be delivered goes back in front, in order; what the
+    go and counts them: at once, or for what a request records by itself, when the next one
+    begins to. What could not be delivered goes back in front, in order; what the
     service refused is dropped, since sending it again could not succeed.
 
     Args:
@@ -51,6 +71,12 @@ class Analytics:
         self._clock = clock
         self._time = clock.time
         self._rng = rng
+        self._buffer: deque[Check] = deque()
+        self._recorder: Recorder | None = None
+        if not config.enabled:
+            self._recorder = NOT_COUNTED
+        elif config.sampling_rate >= 1.0:
+            self._recorder = Recorder(self._buffer.append, self._time)
         #: Whether every check is counted, which needs no further question.
         self._counts_all = config.enabled and config.sampling_rate >= 1.0
         self._base_delay = base_delay
@@ -62,7 +88,8 @@ class Analytics:
 
     def renew(self) -> None:
         """In a forked child: what is in the buffer is the parent's to send."""
-        self._buffer: deque[Check] = deque()
+        # The same buffer: requests that are under way put their checks there.
+        self._buffer.clear()
         self._lock = Lock()
         self._turn: _Delivery | None = None
         self._await_batch()
@@ -79,6 +106,7 @@ class Analytics:
 
     def __len__(self) -> int:
         """How many events wait for delivery or are on their way."""
+        self._let_oldest_go()
         turn = self._turn
         return len(self._buffer) + (0 if turn is None else turn.left())
 
@@ -91,7 +119,14 @@ class Analytics:
     @property
     def dropped(self) -> int:
         """How many events have been lost so far."""
+        self._let_oldest_go()
         return self._crowded_out + self._refused
+
+    def recorder(self) -> Recorder | None:
+        """For the flags of one request, and once for each; ``None`` to `record` each check."""
+        if len(self._buffer) >= self._full:
+            self._attend(len(self._buffer))
+        return self._recorder
 
     def record(self, flag_key: str, value: Any, reason: str, latency_ms: float = 0.0) -> None:
         """Count one check of a flag.
@@ -105,7 +140,7 @@ class Analytics:
         if not self._counts_all and not self._is_sampled():
             return
         buffer = self._buffer
-        buffer.append(Check(flag_key, value, reason, latency_ms, self._time()))
+        buffer.append((flag_key, Row(value, reason), self._time(), latency_ms))
         if len(buffer) >= self._full:
             self._attend(len(buffer))
 
@@ -141,6 +176,7 @@ class Analytics:
     def take_all(self) -> list[Check]:
         """Empty the buffer, oldest first."""
         self._await_batch()
+        self._let_oldest_go()
         buffer = self._buffer
         taken: list[Check] = []
         # A full buffer may let its oldest go meanwhile.

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from ._clock import Clock
 from ._evaluation import Evaluator
 from ._process import Bell, Lock, Worker
-from ._refresh import Refresher, Watch
+from ._refresh import Refresher
 from ._stream import Stream, StreamTransport
+from ._watch import Watch
 from ._wire import Reply, Request
 from .config import Config
 from .values import ConnectionState

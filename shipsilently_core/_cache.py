@@ -16,6 +16,8 @@ __all__ = ["Cache", "Entry", "SharedBodies", "Stamp"]
 #: Bytes that an answer takes beside its own, and that each flag in it takes, about.
 _PER_BODY = 500
 _PER_ROW = 300
+#: Seconds.
+_FOR_EVER = float("inf")
 #: How many generations are remembered for the age of values; of older ones, it is overrated.
 _GENERATIONS = 1_000
 
@@ -120,7 +122,7 @@ class Cache:
         makes every entry stale once.
         """
         if self._fixed_age is None:
-            self.fresh_for = float("inf") if streaming else self.base_age
+            self.fresh_for = _FOR_EVER if streaming else self.base_age
         if streaming:
             self.invalidate()
         with self._lock:
@@ -150,6 +152,22 @@ class Cache:
         if entry is not None:
             self._tick += 1
             entry.used = self._tick
+        return entry
+
+    def fresh(self, key: bytes) -> Entry | None:
+        """What can be used of a context without asking the service: `get` and `is_fresh` at once.
+
+        Every request comes by here.
+        """
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        batch, fresh_for = entry.batch, self.fresh_for
+        if batch is None or batch.generation != self.generation:
+            return None
+        if fresh_for != _FOR_EVER and self._clock.monotonic() - batch.moment >= fresh_for:
+            return None
+        self._tick = entry.used = self._tick + 1
         return entry
 
     def is_fresh(self, entry: Entry) -> bool:

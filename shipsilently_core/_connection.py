@@ -6,29 +6,34 @@ a call to one service needs is here. What a call has left half done is closed, n
 
 from __future__ import annotations
 
-import asyncio
 import select
 import socket
 import threading
 import time
-from typing import Any, Generic, Protocol, TypeVar, cast
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
 
 import h11
-import httpcore
 
 from ._network import (
     CONNECTIONS,
     KEPT,
     KEPT_FOR,
     Answering,
-    Backend,
+    PoolTimeout,
     Question,
+    ReadError,
+    ReadTimeout,
+    RemoteProtocolError,
+    Sockets,
     Target,
-    is_address,
+    WriteError,
+    WriteTimeout,
+    connect,
     time_left,
 )
 
-__all__ = ["Pool", "TaskPool"]
+__all__ = ["Heads", "Idle", "Listening", "Pool", "Wire", "listen"]
 
 #: Bytes that are read at once. More than a TLS record has, so that nothing stays behind in it.
 _AT_ONCE = 64 * 1024
@@ -36,18 +41,12 @@ _AT_ONCE = 64 * 1024
 #: Bytes of a head, or of a chunk's line.
 _LARGEST_HEAD = 100 * 1024
 
-#: Seconds after which another address is tried beside the one that has not answered.
-_NEXT_ADDRESS = 0.25
-
-#: Seconds that an event loop may take to close its connections.
-_CLOSING = 1.0
-
 #: What h11 is told of each question: it shall read the answers, which no question changes.
 _QUESTION = h11.Request(method=b"POST", target=b"/", headers=[(b"Host", b"")])
 _NO_MORE = h11.EndOfMessage()
 
 
-class _Wire:
+class Wire:
     """What is said on one connection, without the connection."""
 
     def __init__(self) -> None:
@@ -62,7 +61,7 @@ class _Wire:
         """Take in what has come, nothing at the connection's end; whether the answer is whole."""
         machine = self._h11
         if not data and machine.their_state is h11.SEND_RESPONSE:
-            raise httpcore.RemoteProtocolError("the connection was closed without an answer")
+            raise RemoteProtocolError("the connection was closed without an answer")
         machine.receive_data(data)
         while True:
             event = machine.next_event()
@@ -88,7 +87,7 @@ class _Wire:
         return True
 
 
-class _Heads:
+class Heads:
     """The heads of questions, which differ in their length alone."""
 
     def __init__(self) -> None:
@@ -122,7 +121,7 @@ class _Kept(Protocol):
 C = TypeVar("C", bound=_Kept)
 
 
-class _Idle(Generic[C]):
+class Idle(Generic[C]):
     """The connections that nobody uses just now, the one that was used longest ago first."""
 
     def __init__(self) -> None:
@@ -184,48 +183,54 @@ def _is_readable(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
-# Blocking.
-
-
 class _Connection:
     """A connection that one thread uses at a time."""
 
-    def __init__(self, stream: httpcore.NetworkStream) -> None:
-        self._stream = stream
-        self._socket: socket.socket = stream.get_extra_info("socket")
-        self._wire = _Wire()
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._wire = Wire()
         self.expires = 0.0
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def drop(self) -> None:
-        self._stream.close()
+        self._socket.close()
 
     def exchange(self, data: bytes, answer: Answering) -> bool:
         """Send this, and wait for the answer; whether the connection can be used again."""
-        sock = self._socket
         self._wire.ask()
-        left, sent = memoryview(data), True
+        sent = True
         try:
-            while left:
-                sock.settimeout(time_left())
-                left = left[sock.send(left) :]
-        except TimeoutError:
-            raise httpcore.WriteTimeout from None
-        except OSError:
+            _send(self._socket, data)
+        except WriteError:
             # A service may refuse a question before it has read it, and then the answer counts.
             sent = False
         while True:
-            sock.settimeout(time_left())
-            try:
-                data = sock.recv(_AT_ONCE)
-            except TimeoutError:
-                raise httpcore.ReadTimeout from None
-            except OSError:
-                raise httpcore.ReadError from None
-            if self._wire.take(data, answer):
+            if self._wire.take(_receive(self._socket), answer):
                 return self._wire.renew() and sent
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    left = memoryview(data)
+    try:
+        while left:
+            sock.settimeout(time_left())
+            left = left[sock.send(left) :]
+    except TimeoutError:
+        raise WriteTimeout from None
+    except OSError:
+        raise WriteError from None
+
+
+def _receive(sock: socket.socket) -> bytes:
+    sock.settimeout(time_left())
+    try:
+        return sock.recv(_AT_ONCE)
+    except TimeoutError:
+        raise ReadTimeout from None
+    except OSError:
+        raise ReadError from None
 
 
 class Pool:
@@ -233,22 +238,22 @@ class Pool:
 
     Args:
         target: The service.
-        backend: Opens them.
+        sockets: Where they are remembered.
     """
 
-    def __init__(self, target: Target, backend: Backend) -> None:
+    def __init__(self, target: Target, sockets: Sockets) -> None:
         self._target = target
-        self._backend = backend
-        self._heads = _Heads()
+        self._sockets = sockets
+        self._heads = Heads()
         self._free = threading.Semaphore(CONNECTIONS)
-        self._idle: _Idle[_Connection] = _Idle()
+        self._idle: Idle[_Connection] = Idle()
 
     def exchange(self, question: Question, answer: Answering) -> None:
         """Ask, and wait for the answer, until this thread's deadline."""
         if not self._free.acquire(timeout=time_left()):
-            raise httpcore.PoolTimeout
+            raise PoolTimeout
         try:
-            connection = self._idle.take() or self._connect()
+            connection = self._idle.take() or _Connection(connect(self._target, self._sockets))
             again = False
             try:
                 again = connection.exchange(self._heads.whole(question), answer)
@@ -260,13 +265,6 @@ class Pool:
         finally:
             self._free.release()
 
-    def _connect(self) -> _Connection:
-        host, port, context = self._target
-        stream = self._backend.connect_tcp(host, port)
-        if context is not None:
-            stream = stream.start_tls(context, host)
-        return _Connection(stream)
-
     def let_go(self) -> None:
         """Close what nobody uses."""
         self._idle.clear()
@@ -276,182 +274,58 @@ class Pool:
         self._idle.close()
 
 
-# In tasks.
+class Listening:
+    """What comes on a connection of its own as the answer to one question, and does not end.
+
+    Attributes:
+        status: The answer's status.
+        headers: Its headers.
+    """
+
+    def __init__(
+        self, sock: socket.socket, path: bytes, headers: list[tuple[bytes, bytes]]
+    ) -> None:
+        self._socket = sock
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LARGEST_HEAD)
+        question = h11.Request(method=b"GET", target=path, headers=headers)
+        _send(sock, self._h11.send(question) or b"")
+        self._h11.send(_NO_MORE)
+        head = self._next()
+        while isinstance(head, h11.InformationalResponse):
+            head = self._next()
+        assert isinstance(head, h11.Response)
+        self.status = head.status_code
+        self.headers = head.headers.raw_items()
+
+    def _next(self) -> object:
+        while (event := self._h11.next_event()) is h11.NEED_DATA:
+            self._h11.receive_data(_receive(self._socket))
+        return event
+
+    def chunks(self) -> Iterator[bytes]:
+        """What comes, until the other side ends it."""
+        while isinstance(event := self._next(), h11.Data):
+            yield bytes(event.data)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
 
 
-class _LoopConnection(asyncio.Protocol):
-    """A connection of an event loop, which one task uses at a time.
+def listen(
+    target: Target, sockets: Sockets, path: bytes, headers: list[tuple[bytes, bytes]]
+) -> Listening:
+    """Ask for what does not end.
 
     Args:
-        others: Those that are open; it is among them for as long as it is.
+        target: The service.
+        sockets: Where the connection is remembered.
+        path: Where it is there.
+        headers: The question's.
     """
-
-    _transport: asyncio.Transport
-    lost: asyncio.Future[None]
-
-    def __init__(self, others: set[_LoopConnection]) -> None:
-        self._others = others
-        self._wire = _Wire()
-        self._answered: asyncio.Future[bool] | None = None
-        self._answer: Answering | None = None
-        self.expires = 0.0
-
-    def fileno(self) -> int:
-        if self.lost.done() or self._transport.is_closing():
-            return -1
-        return cast(int, self._transport.get_extra_info("socket").fileno())
-
-    def drop(self) -> asyncio.Future[None]:
-        """Close it now, with no goodbye; what is returned is done once it is closed."""
-        self._transport.abort()
-        return self.lost
-
-    async def exchange(self, data: bytes, answer: Answering) -> bool:
-        """Send this, and wait for the answer; whether the connection can be used again."""
-        self._wire.ask()
-        self._answer = answer
-        self._answered = asyncio.get_running_loop().create_future()
-        self._transport.write(data)
-        try:
-            return await self._answered
-        finally:
-            self._answered = self._answer = None
-
-    # What the loop calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self.lost = asyncio.get_running_loop().create_future()
-        self._others.add(self)
-
-    def data_received(self, data: bytes) -> None:
-        answered, answer = self._answered, self._answer
-        if answer is None or answered is None or answered.done():
-            # Nobody has asked.
-            self._transport.abort()
-            return
-        try:
-            if self._wire.take(data, answer):
-                answered.set_result(self._wire.renew())
-        except Exception as error:
-            # Its traceback would refer to what refers to it.
-            answered.set_exception(error.with_traceback(None))
-
-    def eof_received(self) -> None:
-        self.data_received(b"")
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._others.discard(self)
-        self.lost.set_result(None)
-        answered = self._answered
-        if answered is not None and not answered.done():
-            answered.set_exception(httpcore.ReadError())
-
-
-class TaskPool:
-    """Connections to one service, for the tasks of one event loop."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._heads = _Heads()
-        self._free = asyncio.Semaphore(CONNECTIONS)
-        self._idle: _Idle[_LoopConnection] = _Idle()
-        self._open: set[_LoopConnection] = set()
-
-    @property
-    def in_use(self) -> list[object]:
-        """The connections on which a call is under way."""
-        return [connection for connection in self._open if connection not in self._idle]
-
-    async def exchange(self, question: Question, answer: Answering) -> None:
-        """Ask, and wait for the answer, within the question's limit."""
-        async with asyncio.timeout(question.limit), self._free:
-            connection = self._idle.take() or await self._connect()
-            again = False
-            try:
-                again = await connection.exchange(self._heads.whole(question), answer)
-            finally:
-                if again:
-                    self._idle.put(connection)
-                else:
-                    connection.drop()
-
-    async def _connect(self) -> _LoopConnection:
-        host, port, context = self._target
-        sock = await _reach(host, port)
-        try:
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: _LoopConnection(self._open),
-                sock=sock,
-                ssl=context,
-                server_hostname=None if context is None else host,
-            )
-        except OSError:
-            raise httpcore.ConnectError("TLS could not be agreed on") from None
-        return connection
-
-    async def let_go(self) -> None:
-        """Close what nobody uses."""
-        self._idle.clear()
-
-    async def aclose(self) -> None:
-        """Close them all, those in use as well."""
-        self._idle.close()
-        lost = [connection.drop() for connection in list(self._open)]
-        if lost:
-            await asyncio.wait(lost, timeout=_CLOSING)
-
-
-async def _reach(host: str, port: int) -> socket.socket:
-    """A connection to one of a name's addresses: the first one that takes it.
-
-    One that keeps silent is waited for while the next ones are tried.
-    """
-    addresses = iter(await _addresses(host, port))
-    attempts: set[asyncio.Task[socket.socket]] = set()
+    sock = connect(target, sockets)
     try:
-        while True:
-            address = next(addresses, None)
-            if address is not None:
-                attempts.add(asyncio.create_task(_attempt(*address)))
-            elif not attempts:
-                raise httpcore.ConnectError("no address of the name takes connections")
-            ended, _ = await asyncio.wait(
-                attempts,
-                timeout=None if address is None else _NEXT_ADDRESS,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            for attempt in ended:
-                attempts.discard(attempt)
-                if attempt.exception() is None:
-                    return attempt.result()
-    finally:
-        for attempt in attempts:
-            attempt.cancel()
-            attempt.add_done_callback(_discard)
-
-
-async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
-    if is_address(host):
-        return [(socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port))]
-    try:
-        answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise httpcore.ConnectError("the name could not be resolved") from None
-    return list(dict.fromkeys((answer[0], answer[4]) for answer in answers))
-
-
-async def _attempt(family: int, address: Any) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(sock, address)
+        return Listening(sock, path, headers)
     except BaseException:
         sock.close()
         raise
-    return sock
-
-
-def _discard(attempt: asyncio.Task[socket.socket]) -> None:
-    if not attempt.cancelled() and attempt.exception() is None:
-        attempt.result().close()

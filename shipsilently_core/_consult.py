@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ._cache import Cache, Entry
 from ._clock import Clock
-from ._keeper import Keeper, Look, Wait
 from ._process import Latch
+
+if TYPE_CHECKING:
+    from ._keeper import Keeper, Look, Wait
 
 __all__ = ["Consultation"]
 

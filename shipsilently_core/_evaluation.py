@@ -7,20 +7,20 @@ awaitable verbs. Nothing here does I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from ._cache import SharedBodies, Stamp
 from ._clock import Clock
-from ._consult import Consultation
 from ._gate import Gate
-from ._keeper import Wait
 from ._knowledge import Knowledge
+from ._likeness import Likeness
 from ._process import Latch, Lock
-from ._snapshot import Likeness, Snapshot
+from ._snapshot import Snapshot
 from ._tally import Tally
 from ._view import (
+    FROM_CACHE,
     UNSET,
     View,
     default_result,
@@ -31,7 +31,6 @@ from ._wire import (
     batch_request,
     evaluate_request,
     failure_of,
-    parse_batch,
     parse_row,
     retry_after,
 )
@@ -39,6 +38,10 @@ from .config import Config
 from .context import Context
 from .errors import EvaluationError
 from .values import EvaluationResult, Failure, FailureReport, Source
+
+if TYPE_CHECKING:
+    from ._consult import Consultation
+    from ._keeper import Wait
 
 __all__ = ["UNSET", "Attempt", "Call", "Evaluator", "View"]
 
@@ -212,7 +215,7 @@ class Evaluator(Knowledge):
             stored = self._store(call, reply)
             if stored is not None:
                 self._worked(call)
-                view = View(stored, (), self._config.defaults, Source.SERVER)
+                view = View(stored, (), self.defaults, Source.SERVER)
                 if call.flag_key is not None:
                     view.stand_ins = self.stand_ins()
                 view.counted = True
@@ -239,11 +242,10 @@ class Evaluator(Knowledge):
         malformed: list[str] = []
         snapshot = self._bodies.get(reply.body)
         if snapshot is None:
-            parsed = parse_batch(reply.body)
-            if parsed is None:
+            read = self._likeness.read(reply.body)
+            if read is None:
                 return None
-            rows, malformed = parsed
-            snapshot = self._likeness.snapshot(rows)
+            snapshot, malformed = read
             if malformed:
                 self.notices.warn(
                     "malformed",
@@ -281,10 +283,11 @@ class Evaluator(Knowledge):
 
     def fresh(self, context: Context) -> View | None:
         """What a request can use without asking anybody; ``None`` for nothing."""
-        entry = self.cache.get(context.body)
-        if entry is None or not self.cache.is_fresh(entry) or self._config.disable_cache:
+        entry = self.cache.fresh(context.body)
+        if entry is None or self._config.disable_cache:
             return None
-        return self.current(entry)
+        # As `current`, without its call: every request comes by here.
+        return View(entry.snapshot, (), self.defaults, FROM_CACHE)
 
     def enter(self, context: Context, *, may_wait: bool) -> View | tuple[Attempt, bool]:
         """What a request can use now, or the attempt that it leads or joins.
@@ -362,10 +365,7 @@ class Evaluator(Knowledge):
         keeper = self.keeper
         if keeper is None or not keeper.shared:
             return None
-        return Consultation(
-            keeper,
-            self.cache,
-            self._clock,
+        return keeper.consultation(
             context.body,
             patience=self._config.timeout * _PATIENCE,
             may_ask=self.gate.closed is None and not self.gate.held_for(),

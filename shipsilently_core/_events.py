@@ -9,6 +9,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
 
 from ._kinds import plain
+from ._snapshot import Row
 from ._wire import Reply, failure_of
 
 __all__ = ["Check", "accepted_of", "events_body", "variation_key"]
@@ -21,17 +22,12 @@ _LONGEST_WHOLE = 1e21
 _encode = Encoder(enc_hook=plain).encode
 
 
-class Check(Struct, gc=False):
-    """One flag check; its strings are shared with the cache, so this is all it costs."""
-
-    flag_key: str
-    value: Any
-    reason: str
-    latency_ms: float
-    timestamp: float
+#: One check of a flag: its key, what was served, when (Unix time in seconds), and how many
+#: milliseconds that took. Nothing is made as fast as a tuple, and all but the time is there anyway.
+Check = tuple[str, Row, float, float]
 
 
-class _Event(Struct, rename="camel"):
+class _Event(Struct, rename="camel", gc=False):
     flag_key: str
     variation_key: str
     reason: str
@@ -48,21 +44,24 @@ _accepted = Decoder(_Accepted)
 
 def events_body(checks: Iterable[Check]) -> bytes:
     """The body of a request that tells of these checks."""
-    return _encode({"events": [_event(check) for check in checks]})
+    return _encode({"events": [_event(*check) for check in checks]})
 
 
-def _event(check: Check) -> _Event:
+def _event(flag_key: str, row: Row, moment: float, latency_ms: float) -> _Event:
     return _Event(
-        _sendable(check.flag_key),
-        variation_key(check.value),
-        check.reason,
-        round(check.latency_ms, 3),
-        int(check.timestamp),
+        _sendable(flag_key),
+        variation_key(row.value),
+        row.reason,
+        # Most come from memory, and rounding is the dearest step of all.
+        round(latency_ms, 3) if latency_ms else 0.0,
+        int(moment),
     )
 
 
 def _sendable(flag_key: object) -> str:
     """The key, or what can be sent in its place: one check must not spoil all the others."""
+    if type(flag_key) is str and flag_key.isascii():
+        return flag_key
     if isinstance(flag_key, str):
         return str.encode(flag_key, "utf-8", "replace").decode("utf-8")
     return type(flag_key).__name__
@@ -70,6 +69,9 @@ def _sendable(flag_key: object) -> str:
 
 def variation_key(value: Any) -> str:
     """The value as compact JSON, cut to 200 characters: 197 and an ellipsis."""
+    if value is True or value is False:
+        # As nearly every flag.
+        return "true" if value else "false"
     if type(value) is float and value.is_integer() and abs(value) < _LONGEST_WHOLE:
         # As the other SDKs write it: JSON has one type of number, and those have no fraction.
         value = int(value)

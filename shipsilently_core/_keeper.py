@@ -16,6 +16,7 @@ from msgspec import Struct
 from ._backoff import full_jitter
 from ._cache import Cache, Entry, Stamp
 from ._clock import Clock
+from ._consult import Consultation
 from ._notices import Notices
 from ._process import Bell, Errand, Latch, Lock
 from ._saved import (
@@ -197,6 +198,12 @@ class Keeper:
             saved=self._saved_time,
             error=self._error,
             cool_down=max(0.0, self._resting_until - self._clock.monotonic()),
+        )
+
+    def consultation(self, context: bytes, *, patience: float, may_ask: bool) -> Consultation:
+        """A look for one context, before the service is asked; see `Consultation`."""
+        return Consultation(
+            self, self._cache, self._clock, context, patience=patience, may_ask=may_ask
         )
 
     # What was known before.

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ._analytics import Analytics
 from ._cache import Cache, Entry
 from ._clock import Clock
-from ._keeper import Keeper
 from ._kinds import fits, unshared
 from ._notices import Notices
 from ._overrides import overrides
-from ._saved import Seal
 from ._snapshot import Snapshot, result_of
 from ._view import UNSET, StandIn, View, default_result, override_result
 from .config import Config
 from .context import Context
 from .signals import flag_evaluated
 from .values import EvaluationResult, Failure, FailureReport, Source
+
+if TYPE_CHECKING:
+    from ._keeper import Keeper
 
 __all__ = ["Knowledge"]
 
@@ -58,6 +59,14 @@ class Knowledge:
         report: Called with each failure, outside every lock.
         dropped: Called with how many analytics events were lost, and why.
         evaluated: Called with what was served for a flag, where anybody listens to that.
+
+    Attributes:
+        defaults: Those that the configuration declares, by flag key.
+        baseline: Whose flags stand in where nothing is known.
+        cache: What is known of each context.
+        notices: For the log.
+        analytics: Counts the flags that are read.
+        keeper: Looks after the store, where there is one.
     """
 
     def __init__(
@@ -70,6 +79,7 @@ class Knowledge:
         evaluated: Callable[[EvaluationResult], None],
     ) -> None:
         self._config = config
+        self.defaults: Mapping[str, Any] = config.defaults
         self._clock = clock
         self._report = report
         self._evaluated = evaluated
@@ -92,6 +102,10 @@ class Knowledge:
         )
         self.keeper: Keeper | None = None
         if config.store is not None:
+            # Here, since most clients have no store.
+            from ._keeper import Keeper
+            from ._saved import Seal
+
             self.keeper = Keeper(
                 config.store,
                 Seal(config.api_key, config.api_url),
@@ -120,6 +134,12 @@ class Knowledge:
     def context(self, given: Context | Mapping[str, Any] | None) -> Context:
         """A caller's context, telling once of each attribute that cannot be sent."""
         context = Context.of(given)
+        if context.dropped:
+            self.tell_dropped(context)
+        return context
+
+    def tell_dropped(self, context: Context) -> None:
+        """Warn once of each attribute of a caller's context that cannot be sent."""
         for name in context.dropped:
             self.notices.once(
                 f"context {name}",
@@ -127,11 +147,10 @@ class Knowledge:
                 "boolean",
                 name,
             )
-        return context
 
     def default(self, key: str, given: Any, otherwise: Any = None) -> Any:
         """The caller's default, else the declared one, else `otherwise`."""
-        return self._config.defaults.get(key, otherwise) if given is UNSET else given
+        return self.defaults.get(key, otherwise) if given is UNSET else given
 
     # What is known.
 
@@ -144,7 +163,7 @@ class Knowledge:
 
     def current(self, entry: Entry) -> View:
         """What a fresh entry lets a caller see."""
-        return View(entry.snapshot, (), self._config.defaults, Source.CACHE)
+        return View(entry.snapshot, (), self.defaults, Source.CACHE)
 
     def known(
         self, context: Context, failure: Failure | None = None, status: int | None = None
@@ -159,7 +178,7 @@ class Knowledge:
         stand_ins: tuple[StandIn, ...] = ()
         if own is None or not own.complete or failure is not None:
             stand_ins = self.stand_ins()
-        return View(own, stand_ins, self._config.defaults, Source.CACHE, failure, status, age)
+        return View(own, stand_ins, self.defaults, Source.CACHE, failure, status, age)
 
     def stand_ins(self) -> tuple[StandIn, ...]:
         """What serves anybody of whom nothing is known: the baseline, then what was shipped."""

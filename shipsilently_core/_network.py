@@ -9,15 +9,12 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
-
-import anyio
-import certifi
-import httpcore
 
 if TYPE_CHECKING:
     import httpx
@@ -27,16 +24,23 @@ __all__ = [
     "KEPT",
     "KEPT_FOR",
     "Answering",
-    "Backend",
-    "LoopPool",
-    "ProxyPool",
-    "ProxyTaskPool",
+    "ConnectError",
+    "ConnectTimeout",
+    "PoolTimeout",
     "Question",
+    "ReadError",
+    "ReadTimeout",
+    "RemoteProtocolError",
     "Route",
     "Sockets",
     "Target",
+    "TimeoutException",
     "UnusableProxy",
+    "WriteError",
+    "WriteTimeout",
+    "connect",
     "deadline",
+    "first_reached",
     "give_up_if_more_came",
     "is_address",
     "resolve",
@@ -57,6 +61,45 @@ _UNLIMITED = 3600.0
 _deadline: ContextVar[float] = ContextVar("shipsilently_deadline", default=float("inf"))
 
 
+# What can go wrong, by the names that httpcore and httpx have for it.
+
+
+class ConnectError(Exception):
+    """There is no connection."""
+
+
+class ReadError(Exception):
+    """The connection broke while something was awaited."""
+
+
+class WriteError(Exception):
+    """The connection broke while something was sent."""
+
+
+class RemoteProtocolError(Exception):
+    """What has come is no HTTP."""
+
+
+class TimeoutException(Exception):
+    """A step was not done in time."""
+
+
+class ConnectTimeout(TimeoutException):
+    """No connection was there in time."""
+
+
+class PoolTimeout(TimeoutException):
+    """No connection was free in time."""
+
+
+class ReadTimeout(TimeoutException):
+    """What was awaited did not come in time."""
+
+
+class WriteTimeout(TimeoutException):
+    """What was sent was not taken in time."""
+
+
 @contextlib.contextmanager
 def deadline(seconds: float) -> Iterator[None]:
     """Whatever this thread does on a socket in here must be done in so many seconds."""
@@ -71,11 +114,11 @@ def time_left(step: float | None = None) -> float:
     """The seconds that one step may take: never more than is left of the whole call.
 
     Raises:
-        httpcore.ReadTimeout: Nothing is left.
+        ReadTimeout: Nothing is left.
     """
     left = min(_deadline.get() - time.monotonic(), _UNLIMITED if step is None else step)
     if left <= 0:
-        raise httpcore.ReadTimeout("the deadline of the call has passed")
+        raise ReadTimeout("the deadline of the call has passed")
     return left
 
 
@@ -118,12 +161,16 @@ class Sockets:
     def __init__(self) -> None:
         self._open: dict[int, weakref.ref[socket.socket]] = {}
 
-    def add(self, stream: Any) -> None:
-        """Remember the socket of an httpcore stream for as long as it exists."""
+    def add(self, sock: socket.socket) -> None:
+        """Remember it for as long as it exists."""
+        key = id(sock)
+        self._open[key] = weakref.ref(sock, lambda _: self._open.pop(key, None))
+
+    def add_below(self, stream: Any) -> None:
+        """Remember the socket of an httpcore stream."""
         sock = stream.get_extra_info("socket")
         if sock is not None:
-            key = id(sock)
-            self._open[key] = weakref.ref(sock, lambda _: self._open.pop(key, None))
+            self.add(sock)
 
     def interrupt(self) -> None:
         """End every read and write on them at once; closing them would leave readers waiting."""
@@ -149,75 +196,46 @@ class Sockets:
         stream = info["return_value"]
         read = stream.read
         stream.read = lambda max_bytes, timeout=None: read(max_bytes, time_left(timeout))
-        self.add(stream)
+        self.add_below(stream)
 
 
 class Route:
-    """How one service is reached: trust settings and the environment's proxy."""
+    """How one service is reached: trust settings and the environment's proxy.
+
+    Attributes:
+        parts: The service's address.
+    """
 
     def __init__(self, url: str) -> None:
-        self._parts = urlsplit(url)
+        self.parts = urlsplit(url)
         self._ssl: ssl.SSLContext | None = None
 
     def load(self) -> None:
-        """Read the certificates ahead; what is wrong with them becomes each call's failure."""
+        """Read and import ahead what takes long; what is wrong becomes each call's failure."""
         with contextlib.suppress(Exception):
-            self._settings()
+            self.context()
+        with contextlib.suppress(Exception):
+            if self.proxy() is not None:
+                import_module("._proxied", __package__)
 
     def target(self) -> Target:
         """Where it is, for whom no proxy is between."""
-        parts = self._parts
-        context = self._settings()["ssl_context"]
-        port = parts.port or (80 if context is None else 443)
-        return Target(str(parts.hostname), port, context)
+        context = self.context()
+        port = self.parts.port or (80 if context is None else 443)
+        return Target(str(self.parts.hostname), port, context)
 
-    def request(self, question: Question) -> httpcore.Request:
-        """A question in httpcore's form."""
-        parts, limit = self._parts, question.limit
-        return httpcore.Request(
-            "POST",
-            httpcore.URL(
-                scheme=parts.scheme,
-                host=str(parts.hostname),
-                port=parts.port,
-                target=question.target,
-            ),
-            headers=[*question.headers, (b"Content-Length", b"%d" % len(question.body))],
-            content=question.body,
-            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), limit)},
-        )
-
-    def pool(self, backend: httpcore.NetworkBackend) -> httpcore.ConnectionPool:
-        """A pool for threads."""
-        proxy = self.proxy()
-        settings: dict[str, Any] = self._settings() | {"network_backend": backend}
-        if proxy is None:
-            return httpcore.ConnectionPool(**settings)
-        kind = httpcore.SOCKSProxy if _is_socks(proxy) else httpcore.HTTPProxy
-        return kind(**_proxy_settings(proxy), **settings)
-
-    def async_pool(self, proxy: httpx.Proxy) -> httpcore.AsyncConnectionPool:
-        """A pool for the tasks of one event loop, by way of a proxy."""
-        settings: dict[str, Any] = self._settings() | {"network_backend": httpcore.AnyIOBackend()}
-        kind = httpcore.AsyncSOCKSProxy if _is_socks(proxy) else httpcore.AsyncHTTPProxy
-        return kind(**_proxy_settings(proxy), **settings)
-
-    def _settings(self) -> dict[str, Any]:
-        if self._ssl is None and self._parts.scheme == "https":
+    def context(self) -> ssl.SSLContext | None:
+        """Whom to trust; ``None`` where there is no TLS."""
+        if self._ssl is None and self.parts.scheme == "https":
             # Once, since it takes 20 ms.
             self._ssl = _trusting()
-        return {
-            "ssl_context": self._ssl,
-            "max_connections": CONNECTIONS,
-            "max_keepalive_connections": KEPT,
-            "keepalive_expiry": KEPT_FOR,
-        }
+        return self._ssl
 
     def proxy(self) -> httpx.Proxy | None:
         """The environment's proxy for this service; raises `UnusableProxy`."""
         proxies = getproxies()
-        url = proxies.get(self._parts.scheme) or proxies.get("all")
-        if not url or proxy_bypass(self._parts.netloc):
+        url = proxies.get(self.parts.scheme) or proxies.get("all")
+        if not url or proxy_bypass(self.parts.netloc):
             return None
         # Here, since httpx brings its command line along, and that a library for terminals.
         import httpx
@@ -241,81 +259,12 @@ def _trusting() -> ssl.SSLContext:
     elif folder:
         context = ssl.create_default_context(capath=folder)
     else:
+        # Here, since it is not needed otherwise.
+        import certifi
+
         context = ssl.create_default_context(cafile=certifi.where())
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _is_socks(proxy: httpx.Proxy) -> bool:
-    return proxy.url.scheme.startswith("socks")
-
-
-def _proxy_settings(proxy: httpx.Proxy) -> dict[str, Any]:
-    url = httpcore.URL(
-        scheme=proxy.url.raw_scheme, host=proxy.url.raw_host, port=proxy.url.port, target=b"/"
-    )
-    return {"proxy_url": url, "proxy_auth": proxy.raw_auth}
-
-
-class ProxyPool:
-    """Connections by way of a proxy, for threads."""
-
-    def __init__(self, route: Route, backend: httpcore.NetworkBackend) -> None:
-        self._route = route
-        self._pool = route.pool(backend)
-
-    def exchange(self, question: Question, answer: Answering) -> None:
-        """Ask, and wait for the answer, until this thread's deadline."""
-        response = self._pool.handle_request(self._route.request(question))
-        try:
-            answer.begin(response.status, response.headers)
-            for chunk in response.iter_stream():
-                answer.feed(chunk)
-            give_up_if_more_came(response.stream)
-        finally:
-            response.close()
-
-    def let_go(self) -> None:
-        """Close what nobody uses."""
-        for connection in [one for one in self._pool.connections if one.is_idle()]:
-            with contextlib.suppress(Exception):
-                connection.close()
-
-    def close(self) -> None:
-        """Close them all."""
-        self._pool.close()
-
-
-class ProxyTaskPool:
-    """Connections by way of a proxy, for the tasks of one event loop."""
-
-    def __init__(self, route: Route, proxy: httpx.Proxy) -> None:
-        self._route = route
-        self._pool = route.async_pool(proxy)
-
-    async def exchange(self, question: Question, answer: Answering) -> None:
-        """Ask, and wait for the answer, within the question's limit."""
-        # Not asyncio's: of anyio's limits httpcore shields what it does to let go of a
-        # connection, which is left in use for ever if that is interrupted.
-        with anyio.fail_after(question.limit):
-            response = await self._pool.handle_async_request(self._route.request(question))
-            try:
-                answer.begin(response.status, response.headers)
-                async for chunk in response.aiter_stream():
-                    answer.feed(chunk)
-                give_up_if_more_came(response.stream)
-            finally:
-                await response.aclose()
-
-    async def let_go(self) -> None:
-        """Close what nobody uses."""
-        for connection in [one for one in self._pool.connections if one.is_idle()]:
-            with contextlib.suppress(Exception):
-                await connection.aclose()
-
-    async def aclose(self) -> None:
-        """Close them all."""
-        await self._pool.aclose()
 
 
 #: Where each layer of httpx and httpcore keeps the one below it.
@@ -340,120 +289,74 @@ def give_up_if_more_came(stream: Any) -> None:
         stream = next((layer for layer in below if layer is not None), None)
 
 
-class Closable(Protocol):
-    """Connections of an event loop."""
-
-    async def aclose(self) -> None:
-        """Close them."""
-        ...
+R = TypeVar("R")
 
 
-P = TypeVar("P", bound=Closable)
+def first_reached(
+    host: str,
+    port: int,
+    reach: Callable[[str, float], R],
+    refused: tuple[type[Exception], ...],
+    timeout: float | None = None,
+) -> R:
+    """What `reach` gives for the first of a name's addresses that takes a connection.
 
-
-class LoopPool(Generic[P]):
-    """The connections of one event loop, closed by the loop itself when it shuts down.
-
-    A suspended asynchronous generator sees to that: `asyncio.run`, and what is
-    built like it, ends those before the loop is gone and inside the loop.
+    Name resolution and every address count against this thread's deadline.
 
     Args:
-        pool: The connections.
-        gone: Called when they are about to be closed.
-
-    Attributes:
-        heard: Monotonic seconds of the last answer that came by them.
+        host: The name.
+        port: The port.
+        reach: Connects to an address, within so many seconds.
+        refused: What it raises where that cannot be done.
+        timeout: Seconds; for each step.
     """
-
-    def __init__(self, pool: P, gone: Callable[[], object]) -> None:
-        self.pool = pool
-        self.heard = 0.0
-        self._keeper = self._keep(gone)
-
-    async def open(self) -> None:
-        """Tie the pool to the running loop."""
-        await anext(self._keeper)
-
-    async def _keep(self, gone: Callable[[], object]) -> AsyncGenerator[None, None]:
+    addresses = resolve(host, port, time_left(timeout))
+    for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
         try:
-            yield
-        finally:
-            gone()
-            await self.pool.aclose()
-
-    async def close(self) -> None:
-        """Close it now."""
-        await self._keeper.aclose()
+            # An address that swallows packets must leave time for the next.
+            return reach(address, time_left(timeout) / left)
+        except refused:
+            if left == 1:
+                raise
+    raise ConnectError("the name has no address")
 
 
-class Backend(httpcore.NetworkBackend):
-    """Connections for threads that keep to the deadline of the call they are used for.
-
-    Name resolution and every address of the name count against it too.
+def connect(target: Target, sockets: Sockets) -> socket.socket:
+    """A connection within this thread's deadline, with TLS where the target has it.
 
     Args:
-        sockets: Where each is remembered.
+        target: Where to.
+        sockets: Where it is remembered.
     """
+    host, port, context = target
 
-    def __init__(self, sockets: Sockets) -> None:
-        self._inner = httpcore.SyncBackend()
-        self._sockets = sockets
+    def reach(address: str, seconds: float) -> socket.socket:
+        with _as_no_connection():
+            return socket.create_connection((address, port), seconds)
 
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        addresses = resolve(host, port, time_left(timeout))
-        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
-            try:
-                inner = self._inner.connect_tcp(
-                    # An address that swallows packets must leave time for the next.
-                    address,
-                    port,
-                    timeout=time_left(timeout) / left,
-                    local_address=local_address,
-                    socket_options=socket_options,
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if left == 1:
-                    raise
-            else:
-                return _Stream(inner, self._sockets)
-        raise httpcore.ConnectError("the name has no address")
+    sock = first_reached(host, port, reach, (ConnectError, ConnectTimeout))
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sockets.add(sock)
+        if context is not None:
+            sock.settimeout(time_left())
+            with _as_no_connection():
+                sock = context.wrap_socket(sock, server_hostname=host)
+            sockets.add(sock)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
-class _Stream(httpcore.NetworkStream):
-    """A connection whose every step is bounded by the deadline."""
-
-    def __init__(self, inner: httpcore.NetworkStream, sockets: Sockets) -> None:
-        self._inner = inner
-        self._sockets = sockets
-        sockets.add(inner)
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._inner.read(max_bytes, time_left(timeout))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._inner.write(buffer, time_left(timeout))
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore.NetworkStream:
-        inner = self._inner.start_tls(ssl_context, server_hostname, time_left(timeout))
-        return _Stream(inner, self._sockets)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
+@contextlib.contextmanager
+def _as_no_connection() -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError:
+        raise ConnectTimeout from None
+    except OSError:
+        raise ConnectError from None
 
 
 def resolve(host: str, port: int, timeout: float) -> list[str]:
@@ -478,9 +381,9 @@ def resolve(host: str, port: int, timeout: float) -> list[str]:
     else:
         thread.join(timeout)
     if not found:
-        raise httpcore.ConnectTimeout("the name was not resolved in time")
+        raise ConnectTimeout("the name was not resolved in time")
     if isinstance(found[0], Exception):
-        raise httpcore.ConnectError("the name could not be resolved") from found[0]
+        raise ConnectError("the name could not be resolved") from found[0]
     return found[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import mmap
 import os
 import sys
 import threading
@@ -263,11 +264,17 @@ class ProcessGuard:
 
     The one check that is right under every server: fork hooks do not run under
     uWSGI, and there even a thread that is gone says that it is alive.
+
+    Attributes:
+        mark: Its first byte is not 0 where this is known without asking the system for the
+            process's number, which takes longer than to read a flag.
     """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._locks: dict[int, threading.Lock] = {}
+        self.mark: Mark = _mark()
+        self._set_mark()
 
     @property
     def pid(self) -> int:
@@ -280,14 +287,44 @@ class ProcessGuard:
         Args:
             leave: Called once in each process. Must not use what calls this.
         """
+        if self.mark[0]:
+            return
         pid = os.getpid()
         if pid == self._pid:
+            self._set_mark()
             return
         # One for each process: nobody would ever let go of a lock that was held at the fork.
         with self._locks.setdefault(pid, Lock()):
             if pid != self._pid:
                 leave()
                 self._pid = pid
+        self._set_mark()
+
+    def _set_mark(self) -> None:
+        if not isinstance(self.mark, bytes):
+            self.mark[0] = 1
+
+
+Mark = mmap.mmap | bytes
+
+#: Of Linux's madvise(2): in a child, however it was forked, the page is full of zeros again.
+_WIPE_ON_FORK = 18
+
+
+def _mark() -> Mark:
+    """A page that is wiped when the process forks; where there is none, one that always looks so.
+
+    Other systems give the number another meaning, so only Linux is asked.
+    """
+    try:
+        if sys.platform == "linux":
+            page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            page.madvise(_WIPE_ON_FORK)
+            return page
+    except OSError:
+        # An old kernel, or something that only looks like one.
+        pass
+    return b"\0"
 
 
 class Lived(Protocol):

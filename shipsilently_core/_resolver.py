@@ -24,7 +24,6 @@ class Resolver:
         evaluator: Knows what is known, and draws the conclusions.
         transport: Gives the network when it is first needed.
         atransport: The same, in a task.
-        begin: Called first: sees to the background, and to forked children.
     """
 
     def __init__(
@@ -32,12 +31,10 @@ class Resolver:
         evaluator: Evaluator,
         transport: Callable[[], Transport],
         atransport: Callable[[], Awaitable[Transport]],
-        begin: Callable[[], None],
     ) -> None:
         self.evaluator = evaluator
         self._transport = transport
         self._atransport = atransport
-        self._begin = begin
 
     def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
         """What a request sees, and whether that is worth keeping for all of it.
@@ -49,11 +46,8 @@ class Resolver:
         Raises:
             EvaluationError: The attempt failed and the cache is switched off.
         """
-        self._begin()
-        view = self.evaluator.fresh(context)
-        if view is not None:
-            return view, True
         may_wait = may_block or not on_event_loop()
+        view: View | None = None
         while view is None:
             step = self.evaluator.enter(context, may_wait=may_wait)
             if isinstance(step, View):
@@ -69,8 +63,7 @@ class Resolver:
 
     async def aresolve(self, context: Context) -> View:
         """`resolve`, waiting in a task."""
-        self._begin()
-        view = self.evaluator.fresh(context)
+        view: View | None = None
         while view is None:
             step = self.evaluator.enter(context, may_wait=True)
             if isinstance(step, View):

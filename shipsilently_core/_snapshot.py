@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import compress
-from operator import attrgetter, ne
-from sys import intern
 from typing import Any
 
 from msgspec import Struct
@@ -13,15 +9,7 @@ from msgspec import Struct
 from ._kinds import unshared
 from .values import EvaluationResult, Reason, Source
 
-__all__ = ["Likeness", "Row", "Snapshot", "result_of"]
-
-#: Rows; fewer than these take little memory.
-_WORTH_SHARING = 8
-#: So many snapshots tell what is usual.
-_ENOUGH = 32
-#: Types of values that never count as the same.
-_APART = (dict, list, float)
-_value_of = attrgetter("value")
+__all__ = ["Row", "Snapshot", "result_of"]
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -33,7 +21,13 @@ class Row(Struct, frozen=True, gc=False):
     flagKey: str | None = None
 
 
-_Made = tuple[dict[str, EvaluationResult], frozenset[str]]
+class _Made(Struct, frozen=True):
+    """All rows of a snapshot as results, and the keys of those whose values are not flat."""
+
+    source: Source
+    fallback: bool
+    results: dict[str, EvaluationResult]
+    nested: frozenset[str]
 
 
 # There may be very many, which the garbage collector need not look through: none is in a cycle.
@@ -45,13 +39,13 @@ class Snapshot(Struct, gc=False, eq=False):
         complete: Whether it is the answer to a batch; otherwise a flag may exist
             that it does not hold.
         base: Another snapshot, which has no base, with all the flags that `own` leaves out.
-        made: What `results` has made of the own rows before.
+        made: What `results` has made of the own rows last.
     """
 
     own: dict[str, Row]
     complete: bool
     base: Snapshot | None = None
-    made: dict[tuple[Source, bool], _Made] | None = None
+    made: _Made | None = None
 
     def __len__(self) -> int:
         return len(self.own if self.base is None else self.base.own)
@@ -77,7 +71,7 @@ class Snapshot(Struct, gc=False, eq=False):
         return len(self.own)
 
     def results(
-        self, source: Source, *, fallback: bool, age: float | None = None
+        self, source: Source, fallback: bool, age: float | None = None
     ) -> dict[str, EvaluationResult]:
         """Every flag as a result from `source`, with a dictionary and objects of the caller's own.
 
@@ -91,9 +85,9 @@ class Snapshot(Struct, gc=False, eq=False):
                 key: result_of(key, row, source, fallback=fallback, age=age)
                 for key, row in self.rows.items()
             }
-        made, nested = (self.base or self)._made(source, fallback)
-        results = made.copy()
-        for key in nested:
+        made = (self if self.base is None else self.base)._made(source, fallback)
+        results = made.results.copy()
+        for key in made.nested:
             results[key] = _unshared(results[key])
         if self.base is not None:
             # There are few of these for each of many users: to keep them would take more room
@@ -104,16 +98,13 @@ class Snapshot(Struct, gc=False, eq=False):
 
     def _made(self, source: Source, fallback: bool) -> _Made:
         """All rows of one without a base as results, made once; and which are not flat."""
-        kept = self.made
-        if kept is None:
-            kept = self.made = {}
-        made = kept.get((source, fallback))
-        if made is None:
+        made = self.made
+        if made is None or made.source is not source or made.fallback is not fallback:
             results = {
                 key: result_of(key, row, source, fallback=fallback) for key, row in self.own.items()
             }
             nested = frozenset(k for k, row in self.own.items() if type(row.value) in (dict, list))
-            made = kept[source, fallback] = (results, nested)
+            made = self.made = _Made(source, fallback, results, nested)
         return made
 
 
@@ -146,89 +137,3 @@ def _unshared(result: EvaluationResult) -> EvaluationResult:
         result.error,
         result.age,
     )
-
-
-class _Base(Struct, frozen=True):
-    """What others are compared with.
-
-    Attributes:
-        snapshot: It, with all its rows.
-        keys: Of its flags, in order; the rest is in the same order.
-        rows: Its rows.
-        kinds: The types of its values.
-        apart: Whether one of them has to be compared more closely than Python does.
-    """
-
-    snapshot: Snapshot
-    keys: list[str]
-    rows: list[Row]
-    kinds: list[type[Any]]
-    apart: bool
-
-
-class Likeness:
-    """Makes snapshots that hold only what tells them from one that they are like.
-
-    Most of an environment's flags are the same for most of its users. What they are
-    compared with is at first somebody's flags; what is peculiar to that somebody is found
-    out by and by.
-    """
-
-    def __init__(self) -> None:
-        self._base: _Base | None = None
-        self._compared = 0
-        self._differed: Counter[str] = Counter()
-
-    def snapshot(self, rows: dict[str, Row]) -> Snapshot:
-        """A complete snapshot of these rows."""
-        base = self._base
-        if base is not None and list(rows) == base.keys:
-            different = _different(rows, base)
-            if 2 * len(different) <= len(rows):
-                self._learn(base, different)
-                return Snapshot(different, complete=True, base=base.snapshot)
-        snapshot = Snapshot(rows, complete=True)
-        if len(rows) >= _WORTH_SHARING:
-            # The flags have changed, or these are another kind of users: so are the next, perhaps.
-            self._compare_with(snapshot, rows)
-        return snapshot
-
-    def _compare_with(self, snapshot: Snapshot, rows: dict[str, Row]) -> None:
-        kinds = _kinds_of(rows)
-        apart = any(kind in _APART for kind in kinds)
-        self._base = _Base(snapshot, list(rows), list(rows.values()), kinds, apart)
-        self._compared = 0
-        self._differed = Counter()
-
-    def _learn(self, base: _Base, different: dict[str, Row]) -> None:
-        """Take what only one had out of the base, once it is known to be that."""
-        self._differed.update(different.keys())
-        self._compared += 1
-        if self._compared < _ENOUGH:
-            return
-        usual = {key: row for key, row in different.items() if 2 * self._differed[key] > _ENOUGH}
-        self._compared = 0
-        self._differed = Counter()
-        if usual:
-            rows = base.snapshot.rows | usual
-            self._compare_with(Snapshot(rows, complete=True), rows)
-
-
-def _kinds_of(rows: dict[str, Row]) -> list[type[Any]]:
-    return list(map(type, map(_value_of, rows.values())))
-
-
-def _different(rows: dict[str, Row], base: _Base) -> dict[str, Row]:
-    """The rows that are not the base's. Each step is one pass without a loop in Python."""
-    pairs = zip(base.keys, rows.values(), strict=True)
-    different = dict(compress(pairs, map(ne, rows.values(), base.rows)))
-    kinds = _kinds_of(rows)
-    if base.apart or kinds != base.kinds:
-        # In Python, True equals 1, {"n": True} equals {"n": 1}, and -0.0 equals 0.0.
-        for key, row, kind, other in zip(base.keys, rows.values(), kinds, base.kinds, strict=True):
-            if kind is not other or kind in _APART:
-                different[key] = row
-    return {
-        key: Row(row.value, intern(row.reason), row.ruleId and intern(row.ruleId))
-        for key, row in different.items()
-    }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ._stream import StreamReader
-from ._wire import Reply, Request
+if TYPE_CHECKING:
+    from ._stream import StreamReader
+    from ._wire import Reply, Request
 
 __all__ = ["Transport"]
 

@@ -13,6 +13,7 @@ from ._snapshot import Row, Snapshot, result_of
 from .values import EvaluationResult, Failure, Reason, Source
 
 __all__ = [
+    "FROM_CACHE",
     "IMPERSONAL",
     "UNSET",
     "StandIn",
@@ -30,6 +31,9 @@ class _Unset:
 
 UNSET: Any = _Unset()
 """Stands for a default that the caller left out."""
+
+#: Looked up once: to find a member of an enumeration takes as long as to read a flag.
+FROM_CACHE = Source.CACHE
 
 #: What one context's flags may tell of anybody: no personal rule made them.
 IMPERSONAL = (Reason.DEFAULT, Reason.FLAG_DISABLED)
@@ -54,58 +58,37 @@ class StandIn(Struct, frozen=True):
         return row if row is not None and row.reason in IMPERSONAL else None
 
 
-class View:
+class View(Struct, gc=False, eq=False):
     """What one caller gets to see: its own context's flags, and what stands in where they lack.
 
     Attributes:
         own: The context's flags; ``None`` where nothing is known of it.
-        source: Where those were taken from.
-        age: Seconds since they were last known to be current; ``None`` while they are.
         stand_ins: What serves where they lack, the best first.
+        defaults: The declared ones, which serve where those lack too.
+        source: Where its own were taken from.
         failure: Why they may be out of date; ``None`` where they are not.
         status: The HTTP status that came with the failure.
+        age: Seconds since they were last known to be current; ``None`` while they are.
         counted: Whether the service itself has counted a check of each of these flags.
         latency_ms: Milliseconds that the call took which this comes from; 0 from memory.
     """
 
-    __slots__ = (
-        "_defaults",
-        "age",
-        "counted",
-        "failure",
-        "latency_ms",
-        "own",
-        "source",
-        "stand_ins",
-        "status",
-    )
-
-    def __init__(
-        self,
-        own: Snapshot | None,
-        stand_ins: tuple[StandIn, ...],
-        defaults: Mapping[str, Any],
-        source: Source,
-        failure: Failure | None = None,
-        status: int | None = None,
-        age: float | None = None,
-    ) -> None:
-        self.own = own
-        self.stand_ins = stand_ins
-        self._defaults = defaults
-        self.source = source
-        self.failure = failure
-        self.status = status
-        self.age = age
-        self.counted = False
-        self.latency_ms = 0.0
+    own: Snapshot | None
+    stand_ins: tuple[StandIn, ...]
+    defaults: Mapping[str, Any]
+    source: Source
+    failure: Failure | None = None
+    status: int | None = None
+    age: float | None = None
+    counted: bool = False
+    latency_ms: float = 0.0
 
     def uncounted(self) -> View:
         """The same for another request that waited for this one's call."""
         return View(
             self.own,
             self.stand_ins,
-            self._defaults,
+            self.defaults,
             self.source,
             self.failure,
             self.status,
@@ -130,16 +113,18 @@ class View:
 
     def results(self) -> dict[str, EvaluationResult]:
         """Every flag that is known, as a dictionary of the caller's own."""
+        if self.failure is None and self.own is not None and not self.stand_ins:
+            return self.own.results(self.source, False, self.age)
         fallback = self.failure is not None
         own = {}
         if self.own is not None:
-            own = self.own.results(self.source, fallback=fallback, age=self.age)
-        return self._stand_ins() | own if fallback or self.stand_ins else own
+            own = self.own.results(self.source, fallback, self.age)
+        return self._stand_ins() | own
 
     def _stand_ins(self) -> dict[str, EvaluationResult]:
         found = {}
         if self.failure is not None:
-            for key, value in self._defaults.items():
+            for key, value in self.defaults.items():
                 found[key] = default_result(key, value, self.failure)
         fallback = self.failure is not None
         for other in reversed(self.stand_ins):

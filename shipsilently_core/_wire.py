@@ -31,8 +31,11 @@ __all__ = [
     "failure_of",
     "parse_batch",
     "parse_row",
+    "raw_rows",
+    "read_row",
     "retry_after",
     "ticket_request",
+    "without_mark",
 ]
 
 EVALUATE = "/v1/evaluate"
@@ -147,20 +150,29 @@ def failure_of(reply: Reply) -> Failure | None:
     return Failure.SERVER if status >= 500 else Failure.PROTOCOL
 
 
+def without_mark(body: bytes) -> bytes:
+    """An answer without the byte order mark that some put before JSON."""
+    return body.removeprefix(_BOM)
+
+
 def parse_row(body: bytes, flag_key: str) -> Row | None:
     """One flag's answer; ``None`` where it is not the promised JSON, or is another flag's."""
+    return read_row(without_mark(body), flag_key)
+
+
+def read_row(raw: bytes, key: str) -> Row | None:
+    """One row; ``None`` where the bytes are no row, or are another flag's."""
     try:
-        row = _row.decode(body.removeprefix(_BOM))
+        row = _row.decode(raw)
     except _UNREADABLE:
         return None
-    return row if _is_sound(row, flag_key) else None
+    return row if _is_sound(row, key) else None
 
 
 def parse_batch(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
     """A batch's rows and the keys of malformed ones; ``None`` where it is not the promised JSON."""
-    body = body.removeprefix(_BOM)
     try:
-        rows = _batch.decode(body).flags
+        rows = _batch.decode(without_mark(body)).flags
     except _UNREADABLE:
         return _parse_row_by_row(body)
     # As `_is_sound`, without a call for each of the many rows that are.
@@ -188,17 +200,13 @@ def _deeper(value: Any, levels: int) -> bool:
 
 
 def _parse_row_by_row(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
-    try:
-        raw_rows: dict[str, bytes | Raw] = dict(_loose_batch.decode(body).flags)
-    except _UNREADABLE:
-        found = _rows_beside_half_a_pair(body)
-        if found is None:
-            return None
-        raw_rows = found
+    raws = raw_rows(body)
+    if raws is None:
+        return None
     rows: dict[str, Row] = {}
     malformed: list[str] = []
-    for key, raw in raw_rows.items():
-        row = parse_row(bytes(raw), key)
+    for key, raw in raws.items():
+        row = read_row(raw, key)
         if row is None:
             malformed.append(key)
         else:
@@ -206,7 +214,21 @@ def _parse_row_by_row(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
     return rows, malformed
 
 
-def _rows_beside_half_a_pair(body: bytes) -> dict[str, bytes | Raw] | None:
+def raw_rows(body: bytes) -> dict[str, bytes] | None:
+    """The bytes of each of a batch's rows, which are JSON but need not be a row.
+
+    Returns:
+        ``None`` where it is not the promised JSON.
+    """
+    body = without_mark(body)
+    try:
+        # A `Raw` itself would keep the whole answer in memory.
+        return {key: bytes(raw) for key, raw in _loose_batch.decode(body).flags.items()}
+    except _UNREADABLE:
+        return _rows_beside_half_a_pair(body)
+
+
+def _rows_beside_half_a_pair(body: bytes) -> dict[str, bytes] | None:
     """The rows of an answer in which a string holds half of a surrogate pair, as an escape.
 
     It costs the flag whose row it is in: services that cut texts by UTF-16 units send such, and

@@ -20,10 +20,9 @@ from ._process import (
     on_event_loop,
     running_loop,
 )
-from ._refresh import Results, Watch, differing
 from ._resolver import Resolver
-from ._transport import Transport
 from ._view import UNSET, View, overridden
+from ._watch import Results, Watch, differing
 from ._wire import Reply
 from .config import Config, checked_seconds
 from .context import Context
@@ -41,6 +40,7 @@ from .values import (
 
 if TYPE_CHECKING:
     from ._background import Background
+    from ._transport import Transport
 
 __all__ = ["ShipSilentlyClient"]
 
@@ -92,7 +92,7 @@ class ShipSilentlyClient:
         self.evaluator = Evaluator(
             self._config, self._clock, rng, self._report, self._dropped, self._evaluated
         )
-        self._resolver = Resolver(self.evaluator, self._sender, self._asender, self._begin_request)
+        self._resolver = Resolver(self.evaluator, self._sender, self._asender)
         self._emitter = signals.Emitter(self.evaluator.notices.once)
         self._has_network = transport is None
         self._starts_itself = self._config.background and self._has_network
@@ -306,21 +306,29 @@ class ShipSilentlyClient:
                 For loops that serve one request only, as Flask's do.
             attributes: See `Context`.
         """
-        given = Context(context, **attributes) if attributes else context
-        return Flags(self, self.evaluator.context(given), may_block=block_event_loop)
+        given = Context(context, **attributes) if attributes else Context.of(context)
+        if given.dropped:
+            self.evaluator.tell_dropped(given)
+        return Flags(self, given, block_event_loop)
 
-    def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
+    def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """For integrations: what a request sees, and whether that is worth keeping."""
-        if self._is_offline():
+        if overrides.refused is not None and self._is_offline():
             return self._unasked(context), True
+        self._begin_request()
+        view = self.evaluator.fresh(context)
+        if view is not None:
+            return view, True
         return self._resolver.resolve(context, may_block=may_block)
 
     async def aresolve(self, context: Context) -> View:
         """For integrations: what a request sees, waiting in a task."""
         if self._is_offline():
             return self._unasked(context)
+        self._begin_request()
         self._see_loop()
-        return await self._resolver.aresolve(context)
+        view = self.evaluator.fresh(context)
+        return await self._resolver.aresolve(context) if view is None else view
 
     # The life of the client.
 
@@ -608,7 +616,8 @@ class ShipSilentlyClient:
         self._background = None
 
     def _begin_request(self) -> None:
-        self._check_process()
+        if self._left_behind or not self._guard.mark[0]:
+            self._check_process()
         if self._background is None and self._starts_itself and not self.evaluator.closed:
             self._start()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
-from ._shipped import opened, shipped
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
 from .context import Context
 from .errors import ConfigurationError
 from .values import ConnectionState, FailureReport
@@ -20,12 +21,13 @@ DEFAULT_API_URL = "https://shipsilently-cf.workers.dev"
 _KEY_VARIABLES = ("SHIPSILENTLY_API_KEY", "SHIPSILENTLY_KEY")
 _URL_VARIABLE = "SHIPSILENTLY_API_URL"
 _EDGES = " \t\r\n\v\f\ufeff\u00a0\u200b"
+#: Settings that are not shown: the key, data of people, and what may hold either.
+_HIDDEN = frozenset({"api_key", "baseline_context", "store", "bootstrap", "http_client"})
 #: Seconds; longer than any wait, and short of what a lock or a socket takes.
 _FOREVER = 1e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryConfig:
+class RetryConfig(Struct, frozen=True, kw_only=True):
     """How a client comes back after failures.
 
     Attributes:
@@ -48,13 +50,12 @@ class RetryConfig:
     def __post_init__(self) -> None:
         _check_bool("retry.enabled", self.enabled)
         for name in ("base_delay", "max_delay", "heartbeat_timeout"):
-            object.__setattr__(self, name, checked_seconds(f"retry.{name}", getattr(self, name)))
+            force_setattr(self, name, checked_seconds(f"retry.{name}", getattr(self, name)))
         if self.max_delay < self.base_delay:
             raise ConfigurationError("retry.max_delay", "must not be less than retry.base_delay")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyticsConfig:
+class AnalyticsConfig(Struct, frozen=True, kw_only=True):
     """How flag checks are counted.
 
     Attributes:
@@ -77,17 +78,16 @@ class AnalyticsConfig:
     def __post_init__(self) -> None:
         _check_bool("analytics.enabled", self.enabled)
         interval = checked_seconds("analytics.flush_interval", self.flush_interval, least=1.0)
-        object.__setattr__(self, "flush_interval", interval)
+        force_setattr(self, "flush_interval", interval)
         for name in ("max_batch_size", "max_buffer_size"):
             _check_count(f"analytics.{name}", getattr(self, name))
         rate: Any = self.sampling_rate
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or rate != rate:
             raise ConfigurationError("analytics.sampling_rate", "must be a number from 0 to 1")
-        object.__setattr__(self, "sampling_rate", min(1.0, max(0.0, float(rate))))
+        force_setattr(self, "sampling_rate", min(1.0, max(0.0, float(rate))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """Everything that a client can be told.
 
     Attributes:
@@ -129,7 +129,7 @@ class Config:
         ConfigurationError: Naming the setting, never showing the key.
     """
 
-    api_key: str = field(default=None, repr=False)  # type: ignore[assignment]  # resolved below
+    api_key: str = field(default=None)  # type: ignore[assignment]  # resolved below
     api_url: str = field(default=None)  # type: ignore[assignment]  # resolved below
     timeout: float = 2.0
     polling_interval: float = 30.0
@@ -137,25 +137,23 @@ class Config:
     max_contexts: int = 10_000
     max_response_bytes: int = 16 * 1024 * 1024
     stream: bool = True
-    baseline_context: Mapping[str, Any] = field(
-        default_factory=lambda: {"userId": "system"}, repr=False
-    )
+    baseline_context: Mapping[str, Any] = field(default_factory=lambda: {"userId": "system"})
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    store: Any = field(default=None, repr=False)
-    bootstrap: Any = field(default=None, repr=False)
+    store: Any = None
+    bootstrap: Any = None
     max_stale: float | None = None
     max_stale_per_flag: Mapping[str, float] = field(default_factory=dict)
     disable_cache: bool = False
     background: bool = True
     retry: RetryConfig = field(default_factory=RetryConfig)
     analytics: AnalyticsConfig = field(default_factory=AnalyticsConfig)
-    http_client: Any = field(default=None, repr=False)
+    http_client: Any = None
     on_error: Callable[[FailureReport], object] | None = None
     on_state_change: Callable[[ConnectionState], object] | None = None
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
+            force_setattr(self, name, value)
 
         put("api_key", _checked_key(self.api_key))
         put("api_url", _checked_url(self.api_url))
@@ -170,10 +168,16 @@ class Config:
         _check_bool("background", self.background)
         _check_bool("stream", self.stream)
         _check_bool("disable_cache", self.disable_cache)
-        put("store", opened(self.store))
-        if self.store is not None and self.disable_cache:
-            raise ConfigurationError("store", "needs the cache, which disable_cache switches off")
-        put("bootstrap", shipped(self.bootstrap))
+        if self.store is not None or self.bootstrap is not None:
+            # Here, since most clients have neither.
+            from ._shipped import opened, shipped
+
+            put("store", opened(self.store))
+            if self.store is not None and self.disable_cache:
+                raise ConfigurationError(
+                    "store", "needs the cache, which disable_cache switches off"
+                )
+            put("bootstrap", shipped(self.bootstrap))
         if self.max_stale is not None:
             put("max_stale", checked_seconds("max_stale", self.max_stale, least=0.0))
         put("max_stale_per_flag", _checked_ages(self.max_stale_per_flag))
@@ -182,6 +186,15 @@ class Config:
         _check_http_client(self.http_client)
         _check_callable("on_error", self.on_error, "a FailureReport")
         _check_callable("on_state_change", self.on_state_change, "a ConnectionState")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"Config({shown})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        # What rich prints, in tracebacks for instance; a Struct's own would show all.
+        names = (name for name in self.__struct_fields__ if name not in _HIDDEN)
+        return [(name, getattr(self, name)) for name in names]
 
     @classmethod
     def from_env(cls, **settings: Any) -> Config:
@@ -206,7 +219,7 @@ class Config:
 
 
 def _known(cls: type[Any], mapping: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    names = [item.name for item in fields(cls)]
+    names: tuple[str, ...] = cls.__struct_fields__
     settings = {}
     for given, value in mapping.items():
         name = str(given).lower()

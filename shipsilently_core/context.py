@@ -61,6 +61,8 @@ class Context:
     @classmethod
     def of(cls, given: Context | Mapping[str, Any] | None) -> Context:
         """The context that a caller meant, whichever way it was given."""
+        if type(given) is dict:
+            return cls(given)
         if isinstance(given, Context):
             return given
         return _EMPTY if given is None else cls(given)

@@ -6,6 +6,9 @@ from collections.abc import Generator
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
+from msgspec import Struct
+
+from ._analytics import NOT_COUNTED, Recorder
 from ._evaluation import Evaluator
 from ._overrides import overrides
 from ._process import on_event_loop
@@ -14,7 +17,7 @@ from ._view import UNSET, View, overridden
 from .context import Context
 from .errors import EvaluationError
 from .signals import flag_evaluated
-from .values import EvaluationResult, FlagValue
+from .values import EvaluationResult, FlagValue, Source
 
 if TYPE_CHECKING:
     from .flagset import FlagSet
@@ -32,7 +35,7 @@ class Resolver(Protocol):
         """Knows what is known, and what is to be told of it."""
         ...
 
-    def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
+    def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """A view, and whether it is worth keeping for the whole request."""
         ...
 
@@ -42,26 +45,36 @@ class Resolver(Protocol):
 
 
 #: Nothing is ever put into it.
-NO_ROWS: dict[str, Row] = {}
+_NO_ROWS: dict[str, Row] = {}
+
+#: What no flag holds, and of a type that no default has.
+_NONE = object()
 
 
-class _Seen:
+class _Seen(Struct, frozen=True, gc=False, eq=False):
     """What is seen from one evaluation to the next.
 
     Attributes:
         view: The evaluation.
         number: Of the refresh that it came with; 0 for the first evaluation.
-        asked: The keys that were asked for, so have been counted.
-        rows: Others that were, too, and can be had again without further ado.
+        counted: The keys that were asked for, so have been counted; with what they hold those
+            that can be had again without further ado, the others with `_NONE`.
+        own: The context's own rows that can be read and counted on the shortest way; none where
+            what is seen is more than they are.
+        shared: Rows that it has in common with others, for the keys that `own` has not.
+        recorder: Where these are counted.
     """
 
-    __slots__ = ("asked", "number", "rows", "view")
+    view: View
+    number: int
+    counted: dict[str, Any]
+    own: dict[str, Row]
+    shared: dict[str, Row]
+    recorder: Recorder
 
-    def __init__(self, view: View, number: int, asked: set[str]) -> None:
-        self.view = view
-        self.number = number
-        self.asked = asked
-        self.rows: dict[str, Row] = {}
+
+#: Of which every read goes the long way.
+_NOTHING = _Seen(View(None, (), {}, Source.CACHE), 0, {}, _NO_ROWS, _NO_ROWS, NOT_COUNTED)
 
 
 class _Refresh:
@@ -81,7 +94,7 @@ class _Refresh:
         self.taken = False
 
 
-class Flags:
+class Flags(Struct, eq=False):  # no other class is made as fast
     """All flags of one context: evaluated when the first is read, then the same to the end.
 
     A fresh cached evaluation needs no network. Otherwise there is one attempt,
@@ -98,18 +111,15 @@ class Flags:
     Made by `ShipSilentlyClient.flags`.
     """
 
-    __slots__ = ("_client", "_context", "_due", "_early", "_may_block", "_now", "_rows")
-
-    def __init__(self, client: Resolver, context: Context, *, may_block: bool = False) -> None:
-        self._client = client
-        self._context = context
-        self._may_block = may_block
-        self._now: _Seen | None = None
-        self._due: _Refresh | None = None
-        #: Those of what is seen, unless a refresh is due.
-        self._rows: dict[str, Row] = NO_ROWS
-        #: The keys that were asked for, so counted, before there was an evaluation to keep.
-        self._early: set[str] | None = None
+    _client: Resolver
+    _context: Context
+    _may_block: bool = False
+    _now: _Seen | None = None
+    _due: _Refresh | None = None
+    #: The keys that were asked for, so counted, before there was an evaluation to keep.
+    _early: dict[str, Any] | None = None
+    #: What is seen, unless a refresh is due: all that a read needs, and never a mixture of two.
+    _short: _Seen = _NOTHING
 
     @property
     def context(self) -> Context:
@@ -197,36 +207,29 @@ class Flags:
             key: The flag.
             default: Left out, the one declared in the configuration, else ``None``.
         """
-        row = self._rows.get(key)
+        # Every read of every flag comes by here, so its steps are written out: a call would take
+        # as long as three of them.
+        seen, kind = self._short, type(default)
+        value = seen.counted.get(key, _NONE)
+        if type(value) is kind and not overrides.values:
+            return value
+        row = seen.own.get(key)
         if row is None:
-            row = self._read_first(key, default)
-        if row is not None and not overrides.values:
+            row = seen.shared.get(key)
+            if row is None and self._now is None and not overrides.values:
+                self._seen()
+                seen = self._short
+                row = seen.own.get(key) or seen.shared.get(key)
+        if row is not None and not overrides.values and not flag_evaluated.receivers:
             value = row.value
-            kind = type(value)
-            if kind is type(default) and kind is not dict and kind is not list:
+            if type(value) is kind and kind is not dict and kind is not list:
+                seen.counted[key] = value
+                recorder = seen.recorder
+                # These are no methods, and calling them as such takes longer.
+                append, time = recorder.append, recorder.time
+                append((key, row, time(), 0.0))
                 return value
         return self.detail(key, default).value
-
-    def _read_first(self, key: str, default: Any) -> Row | None:
-        """Count a flag that is what it should be, on the shortest way; `detail` sees to others."""
-        if overrides.values or flag_evaluated.receivers:
-            return None
-        seen = self._now
-        if seen is None or self._due is not None:
-            seen = self._seen()
-            if seen is not self._now or self._due is not None:
-                return None
-        view = seen.view
-        own = view.own
-        if own is None or view.failure is not None or key in seen.asked:
-            return None
-        row = own.get(key)
-        if row is None or type(row.value) is not type(default):
-            return None
-        seen.rows[key] = row
-        if not view.counted:
-            self._client.evaluator.analytics.record(key, row.value, row.reason, view.latency_ms)
-        return row
 
     @overload
     async def aget(self, key: str, default: bool) -> bool: ...
@@ -252,7 +255,7 @@ class Flags:
             default: Left out, the one declared in the configuration, else ``False``.
         """
         if default is UNSET:
-            default = self._client.evaluator.default(key, UNSET, False)
+            default = self._client.evaluator.defaults.get(key, False)
         return self.get(key, default) is True
 
     async def ais_enabled(self, key: str, *, default: bool = UNSET) -> bool:
@@ -270,14 +273,12 @@ class Flags:
         seen = self._seen()
         view = seen.view
         result = evaluator.detail(view, key, default)
-        if key not in seen.asked and key not in seen.rows:
+        if key not in seen.counted:
             # However often one request asks for a flag, it is one check.
             evaluator.count(view, result)
             row = None if view.failure is not None or view.own is None else view.own.get(key)
-            if row is None:
-                seen.asked.add(key)
-            else:
-                seen.rows[key] = row
+            again = row is not None and type(row.value) not in (dict, list)
+            seen.counted[key] = row.value if row is not None and again else _NONE
         return result
 
     async def adetail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
@@ -325,7 +326,8 @@ class Flags:
             anew: Whether it is for a refresh. Whom for may have changed then, and is kept
                 only together with the new view.
         """
-        return self._context, *self._client.resolve(self._context, may_block=self._may_block)
+        view, lasting = self._client.resolve(self._context, self._may_block)
+        return self._context, view, lasting
 
     async def _aask(self, *, anew: bool) -> tuple[Context, View]:
         """`_ask`, waiting in a task; what comes is always worth keeping."""
@@ -334,7 +336,7 @@ class Flags:
     def _forget(self) -> None:
         """Be as if nothing had been read yet."""
         self._now = self._due = self._early = None
-        self._rows = NO_ROWS
+        self._short = _NOTHING
 
     def _left_to_reads(self) -> bool:
         """Whether a test has set flags, so that nothing is evaluated ahead."""
@@ -348,6 +350,9 @@ class Flags:
 
     def _seen(self) -> _Seen:
         seen, due = self._now, self._due
+        if seen is None and due is None:
+            context, view, lasting = self._ask(anew=False)
+            return self._show(context, view, None) if lasting else self._for_now(view)
         if seen is not None and (due is None or due.taken):
             return seen
         mine = due is not None and self._may_wait()
@@ -365,9 +370,13 @@ class Flags:
         if seen is not None:
             # Nobody has awaited the refresh, and this read cannot.
             return seen
+        return self._for_now(view)
+
+    def _for_now(self, view: View) -> _Seen:
+        """What a read sees that can neither wait nor is worth keeping."""
         if self._early is None:
-            self._early = set()
-        return _Seen(view, 0, self._early)
+            self._early = {}
+        return _Seen(view, 0, self._early, _NO_ROWS, _NO_ROWS, NOT_COUNTED)
 
     async def _aseen(self) -> _Seen:
         seen, due = self._now, self._due
@@ -387,18 +396,32 @@ class Flags:
         return self._show(context, view, due)
 
     def _show(self, context: Context, view: View, due: _Refresh | None) -> _Seen:
-        self._settle(due)
         seen, number = self._now, 0 if due is None else due.number
         if seen is not None and number <= seen.number:
             # Others of this request have waited, too: the first evaluation is everybody's, and
             # of two refreshes the one that has begun later.
+            self._settle(due)
             return seen
-        asked, self._early = self._early, None
-        self._context = context
-        self._now = seen = _Seen(view, number, set() if asked is None else asked)
+        if context is not self._context:
+            self._context = context
+        self._now = seen = self._made_of(view, number)
+        if due is not None:
+            self._settle(due)
         if self._due is None:
-            self._rows = seen.rows
+            self._short = seen
         return seen
+
+    def _made_of(self, view: View, number: int) -> _Seen:
+        early, own = self._early, view.own
+        if early is not None:
+            self._early = None
+        if early or own is None or view.failure is not None:
+            return _Seen(view, number, early or {}, _NO_ROWS, _NO_ROWS, NOT_COUNTED)
+        recorder = NOT_COUNTED if view.counted else self._client.evaluator.analytics.recorder()
+        if recorder is None:
+            return _Seen(view, number, {}, _NO_ROWS, _NO_ROWS, NOT_COUNTED)
+        shared = _NO_ROWS if own.base is None else own.base.own
+        return _Seen(view, number, {}, own.own, shared, recorder)
 
     def _make_due(self) -> bool:
         """Whether there is anything to evaluate before the next read."""
@@ -406,14 +429,14 @@ class Flags:
             self._forget()
             return False
         self._due, self._early = _Refresh(), None
-        self._rows = NO_ROWS
+        self._short = _NOTHING
         return True
 
     def _settle(self, due: _Refresh | None) -> None:
         # Meanwhile, another one may have been asked for.
         if self._due is due:
             self._due = None
-            self._rows = NO_ROWS if self._now is None else self._now.rows
+            self._short = self._now or _NOTHING
 
     def _may_wait(self) -> bool:
         return self._may_block or not on_event_loop()

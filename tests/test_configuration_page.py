@@ -1,11 +1,12 @@
 """The page of settings is complete and right."""
 
 import re
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
 from shipsilently_core import AnalyticsConfig, Config, RetryConfig
 
@@ -30,7 +31,7 @@ def test_the_page_lists_every_setting_with_its_default(kind: type[Any], item: An
     elif item.name in ("retry", "analytics"):
         assert "see below" in row
     else:
-        default = item.default if item.default is not MISSING else item.default_factory()
+        default = item.default if item.default is not NODEFAULT else item.default_factory()
         assert f"| {written(default)} |" in row
 
 

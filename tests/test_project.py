@@ -36,7 +36,15 @@ EXTRAS = {
 
 # What may hold a connection, a thread or a loop is imported where forks and deadlines are
 # handled, and nowhere else.
-BORDER_MODULES = {"_connection.py", "_http.py", "_network.py", "_process.py"}
+BORDER_MODULES = {
+    "_answers.py",
+    "_connection.py",
+    "_http.py",
+    "_network.py",
+    "_process.py",
+    "_proxied.py",
+    "_tasks.py",
+}
 BORDER_IMPORTS = {
     "_thread",
     "anyio",
@@ -230,11 +238,11 @@ def test_traces_are_found(text: str) -> None:
 
 
 def test_extras_are_the_documented_ones() -> None:
-    """The distribution has exactly the documented extras, and the core five dependencies."""
+    """The distribution has exactly the documented extras, and the core six dependencies."""
     project = pyproject()
     assert set(project["optional-dependencies"]) == EXTRAS
     names = [re.split(r"[^\w-]", str(line))[0] for line in project["dependencies"]]
-    assert names == ["httpx", "h11", "blinker", "msgspec", "platformdirs"]
+    assert names == ["httpx", "h11", "certifi", "blinker", "msgspec", "platformdirs"]
 
 
 def requirement_names() -> Iterator[str]:

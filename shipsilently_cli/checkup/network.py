@@ -12,11 +12,10 @@ from collections.abc import Generator
 from contextlib import closing
 from urllib.parse import urlsplit
 
-import httpcore
 import httpx
 
 from shipsilently_core import Config
-from shipsilently_core._network import Route, UnusableProxy, resolve
+from shipsilently_core._network import ConnectError, ConnectTimeout, Route, UnusableProxy, resolve
 
 from .findings import Checks, Finding, failure, ok, skipped, warning
 from .session import Session, seconds
@@ -97,14 +96,14 @@ def _dns(host: str, port: int, timeout: float, whose: str) -> Checks:
     begin = time.perf_counter()
     try:
         addresses = resolve(host, port, timeout)
-    except httpcore.ConnectTimeout:
+    except ConnectTimeout:
         yield failure(
             "dns",
             f"{host} was not resolved within {seconds(timeout)}",
             "The name server does not answer: look at /etc/resolv.conf and the network.",
         )
         return False
-    except httpcore.ConnectError:
+    except ConnectError:
         yield failure(
             "dns",
             f"the name of {whose}, {host}, has no address",

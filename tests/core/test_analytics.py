@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from shipsilently_core import AnalyticsConfig, Failure
-from shipsilently_core._analytics import Analytics
+from shipsilently_core._analytics import NOT_COUNTED, Analytics
 from shipsilently_core._notices import Notices
+from shipsilently_core._snapshot import Row
 from shipsilently_core._wire import EVENTS, Reply, Request
 from shipsilently_core.testing import ManualClock
 
@@ -107,6 +108,36 @@ def test_the_oldest_goes_first_and_is_counted() -> None:
     assert made.flush() == 10
     assert made.post.taken == keys[15:]
     assert made.lost == [(15, "buffer_full")]
+
+
+def test_what_a_request_counts_by_itself_is_bounded_too() -> None:
+    """Beyond the bound are, for a moment, at most the flags that requests under way have read."""
+    made = Setup(max_buffer_size=10, max_batch_size=10)
+    recorder = made.analytics.recorder()
+    assert recorder is not None
+    for number in range(25):
+        recorder.append((str(number), Row(True, "default"), recorder.time(), 0.0))
+    assert made.woken == 0
+    assert made.analytics.recorder() is recorder
+    assert made.woken == 1
+    assert (len(made.analytics), made.analytics.dropped) == (10, 15)
+    for number in range(25, 40):
+        recorder.append((str(number), Row(True, "default"), recorder.time(), 0.0))
+    assert made.flush() == 10
+    assert made.post.taken == [str(number) for number in range(30, 40)]
+    assert made.lost == [(30, "buffer_full")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "short"),
+    [({"enabled": False}, NOT_COUNTED), ({"sampling_rate": 0.5}, None)],
+    ids=["off", "sampled"],
+)
+def test_a_request_counts_by_itself_only_what_is_counted_anyway(
+    settings: dict[str, Any], short: object
+) -> None:
+    """Where nothing is counted it counts for nobody; where a share is, each check is looked at."""
+    assert Setup(**settings).analytics.recorder() is short
 
 
 class TakenMeanwhile(deque[Any]):

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from shipsilently_core import Config, ShipSilentlyClient
-from shipsilently_core._connection import TaskPool
 from shipsilently_core._http import HttpTransport
+from shipsilently_core._tasks import TaskPool
 from shipsilently_local import LocalService
 
 
@@ -23,7 +23,7 @@ def service() -> Iterator[LocalService]:
 
 def in_use(transport: HttpTransport) -> list[object]:
     """The connections of all event loops on which a call seems to be under way."""
-    pools = [held.pool for held in transport._loops.values()]
+    pools = [held.pool for held in transport._task_calls().loops.values()]
     assert pools
     found: list[object] = []
     for pool in pools:

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from shipsilently_core import Config, Failure
-from shipsilently_core._connection import Pool, TaskPool, _attempt, _discard
+from shipsilently_core._connection import Pool
 from shipsilently_core._http import HttpTransport
 from shipsilently_core._network import CONNECTIONS, KEPT
+from shipsilently_core._tasks import TaskPool, _attempt, _discard
 from shipsilently_core._wire import Reply, Request
 from tests.core.lines import ASK, OWN, line
 from tests.core.support import KEY
@@ -53,7 +54,7 @@ async def soon_in_loop(condition: Callable[[], object], seconds: float = 5.0) ->
 
 def tasks_of(transport: HttpTransport) -> TaskPool:
     """The connections of the one event loop there is."""
-    (held,) = transport._loops.values()
+    (held,) = transport._task_calls().loops.values()
     assert isinstance(held.pool, TaskPool)
     return held.pool
 

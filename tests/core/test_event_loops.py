@@ -179,7 +179,7 @@ def open_sockets():
 for number in range(10):
     asyncio.run(request(number))
 gc.collect()
-assert client._transport._loops == {}
+assert client._transport._task_calls().loops == {}
 if os.path.isdir("/proc/self/fd"):
     assert open_sockets() == 0, open_sockets()
 client.close()

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from shipsilently_core import Failure
-from shipsilently_core._events import Check, accepted_of, events_body, variation_key
+from shipsilently_core._events import accepted_of, events_body, variation_key
+from shipsilently_core._snapshot import Row
 from shipsilently_core._wire import Reply
 
 
@@ -77,7 +78,7 @@ def test_a_variation_nested_too_deeply_is_named_by_its_type() -> None:
 )
 def test_any_key_can_be_sent(key: Any, sent: str) -> None:
     """A key that nobody can have meant spoils no other check of the same request."""
-    body = events_body([Check(key, True, "default", 1.23456, 7), Check("b", 1, "rollout", 0.0, 8)])
+    body = events_body([(key, Row(True, "default"), 7, 1.23456), ("b", Row(1, "rollout"), 8, 0.0)])
     assert msgspec.json.decode(body) == {
         "events": [
             {

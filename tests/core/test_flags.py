@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -530,3 +531,34 @@ def test_code_that_checks_values_itself_can_tell_of_them(lines: list[Any]) -> No
     assert [line.getMessage() for line in lines] == [
         "flag 'a' holds a str that the checkout does not take; the default is served"
     ]
+
+
+def test_a_thread_that_reads_during_refreshes_sees_nobody_else_s_values() -> None:
+    """Rows that users share never show through where this user has another value."""
+    version = 0
+
+    def evaluated(context: dict[str, Any]) -> dict[str, str]:
+        who = context["userId"]
+        own = "a" if version % 2 else who
+        return {f"f{number}": own if number == 0 else "a" for number in range(20)}
+
+    s = setup(evaluated)
+    flags, seen, over = flags_of(s), set(), threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            seen.add(flags.get("f0", ""))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for version in range(300):  # the service reads it
+            s.client.evaluator.cache.invalidate()
+            # The rows of others are the ones that this user's are held against.
+            s.client.evaluate_all({"userId": "u2"})
+            flags.refresh()
+            assert flags.get("f0", "") == ("a" if version % 2 else "u1")
+    finally:
+        over.set()
+        reader.join(10)
+    assert seen <= {"a", "u1"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import sys
 import threading
 import tracemalloc
 import zlib
@@ -273,6 +274,36 @@ def test_two_threads_make_one_pool(server: WireServer) -> None:
     transport._pool = None
     transport._lock = Late()  # type: ignore[assignment]
     assert transport._blocking_pool() is made
+
+
+def test_two_loops_share_what_makes_calls_in_tasks(server: WireServer) -> None:
+    """Whoever comes second to the lock finds it there."""
+    transport = HttpTransport(Config(api_key=KEY, api_url=server.url))
+    made = transport._task_calls()
+
+    class Late:
+        def __enter__(self) -> None:
+            transport._tasks = made
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+    transport._tasks = None
+    transport._lock = Late()  # type: ignore[assignment]
+    assert transport._task_calls() is made
+
+
+async def test_a_transport_from_before_asyncio_is_awaited_like_any_other(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing has imported asyncio yet, what tasks need is made by the first of them."""
+    server.always(OK)
+    with monkeypatch.context() as patched:
+        patched.delitem(sys.modules, "asyncio")
+        transport = HttpTransport(Config(api_key=KEY, api_url=server.url))
+    await transport.aclose()
+    assert (await transport.asend(ASK)).status == 200
+    await transport.aclose()
 
 
 def test_a_closed_transport_can_be_closed_and_used_again(server: WireServer) -> None:

@@ -52,12 +52,13 @@ def test_a_clients_own_log_line_holds_no_ticket(
 
 
 def test_an_answer_that_repeats_the_address_is_logged_without_the_ticket(
-    server: WireServer, caplog: pytest.LogCaptureFixture
+    server: WireServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a proxy redirects the stream, httpcore's log of that answer holds no ticket."""
     moved = "https://elsewhere.example/v1/stream?ticket=tk_secret%26more&x=1"
     server.always(Answer(302, headers=[("Location", moved)]))
-    transport = HttpTransport(Config(api_key="sk_test", api_url=server.url))
+    monkeypatch.setenv("HTTP_PROXY", server.url)
+    transport = HttpTransport(Config(api_key="sk_test", api_url="http://flags.invalid"))
     with caplog.at_level(logging.DEBUG):
         reply = transport.open_stream("tk_secret&more")
     assert isinstance(reply, Reply)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from shipsilently_core._process import (
     running_loop,
     spawn,
 )
+from tests.servers.harness import run_script
 
 LONG = 20.0
 
@@ -202,8 +206,54 @@ def test_the_guard_knows_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     guard.check(lambda: left.append(guard.pid))
     assert left == []
     pid = os.getpid()
+    guard.mark = b"\0"
+    guard.check(lambda: left.append(guard.pid))
+    assert left == []
     monkeypatch.setattr(os, "getpid", lambda: pid + 1)
     guard.check(lambda: left.append(guard.pid))
     guard.check(lambda: left.append(guard.pid))
     assert left == [pid]
     assert guard.pid == pid + 1
+
+
+class _NoSuchAdvice(mmap.mmap):
+    def madvise(self, *_: int) -> None:
+        raise OSError(22, "Invalid argument")
+
+
+@pytest.mark.parametrize("lacks", ["system", "kernel"])
+def test_the_guard_needs_no_help_of_the_system(lacks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system cannot mark a process, its number is looked at each time."""
+    if lacks == "system":
+        monkeypatch.setattr(sys, "platform", "darwin")
+    else:
+        monkeypatch.setattr(mmap, "mmap", _NoSuchAdvice)
+    guard = ProcessGuard()
+    assert not guard.mark[0]
+    guard.check(lambda: pytest.fail("this is still the same process"))
+    pid = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+    left: list[int] = []
+    guard.check(lambda: left.append(guard.pid))
+    assert left == [pid]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux marks a process")
+@pytest.mark.parametrize("how", ["os.fork()", "ctypes.CDLL(None).fork()"])
+def test_a_fork_that_python_knows_nothing_of_is_noticed(how: str, tmp_path: Path) -> None:
+    """A child finds its mark wiped, also one that a server's own code in C has forked."""
+    source = f"""
+import ctypes, os
+from shipsilently_core._process import ProcessGuard
+guard, left = ProcessGuard(), []
+parent = os.getpid()
+assert guard.mark[0]
+child = {how}
+guard.check(lambda: left.append(guard.pid))
+guard.check(lambda: left.append(guard.pid))
+if child == 0:
+    os._exit(0 if left == [parent] and guard.mark[0] and guard.pid == os.getpid() else 1)
+assert left == [] and os.waitpid(child, 0)[1] == 0
+"""
+    ended = run_script(source, tmp_path)
+    assert ended.status == 0, ended.errors

@@ -78,7 +78,8 @@ def test_the_parent_is_left_once_however_many_threads_see_the_fork() -> None:
     guard = ProcessGuard()
     assert guard.pid == os.getpid()
     guard.check(lambda: pytest.fail("this is still the same process"))
-    guard._pid = -1  # as in a child, where it is the parent's
+    # As in a child, where it is the parent's.
+    guard._pid, guard.mark = -1, b"\0"
     inside, go, left = threading.Event(), threading.Event(), []
     after: list[int] = []
 

@@ -19,7 +19,16 @@ import pytest
 
 from shipsilently_core import Config, Failure
 from shipsilently_core._http import HttpTransport
-from shipsilently_core._network import Backend, Sockets, deadline, time_left
+from shipsilently_core._network import (
+    ConnectError,
+    ReadTimeout,
+    Sockets,
+    Target,
+    connect,
+    deadline,
+    time_left,
+)
+from shipsilently_core._proxied import Backend
 from tests.core.lines import ASK, OWN, WAYS, line
 from tests.core.support import KEY
 from tests.core.wire_server import Answer, Received, WireServer
@@ -43,16 +52,24 @@ class TestDeadline:
 
     def test_when_nothing_is_left_no_step_begins(self) -> None:
         """A deadline that has passed is a timeout."""
-        with deadline(-1), pytest.raises(httpcore.ReadTimeout):
+        with deadline(-1), pytest.raises(ReadTimeout):
             time_left(5)
 
 
+@pytest.mark.parametrize("way", ["straight", "by httpcore"])
 class TestAddresses:
-    """From a name to a connection, for threads."""
+    """From a name to a connection, for threads: of our own, and for what goes by way of a proxy."""
+
+    @pytest.fixture(autouse=True)
+    def _take(self, way: str) -> None:
+        self.straight = way == "straight"
 
     def connect(self, host: str, port: int) -> None:
         with deadline(5):
-            Backend(Sockets()).connect_tcp(host, port).close()
+            if self.straight:
+                connect(Target(host, port, None), Sockets()).close()
+            else:
+                Backend(Sockets()).connect_tcp(host, port).close()
 
     def answers(self, monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
         asked: list[str] = []
@@ -87,7 +104,7 @@ class TestAddresses:
     ) -> None:
         """Where every address refuses, there is no connection."""
         self.answers(monkeypatch, "127.0.0.8", "127.0.0.9")
-        with pytest.raises(httpcore.ConnectError):
+        with pytest.raises((ConnectError, httpcore.ConnectError)):
             self.connect("flags.invalid", free_port)
 
     def test_a_name_without_an_address_is_no_connection(
@@ -95,7 +112,7 @@ class TestAddresses:
     ) -> None:
         """An empty answer of the resolver is a failure like a refusal."""
         self.answers(monkeypatch)
-        with pytest.raises(httpcore.ConnectError, match="no address"):
+        with pytest.raises(ConnectError, match="no address"):
             self.connect("flags.invalid", 80)
 
     def test_a_name_that_is_unknown_is_no_connection(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +141,7 @@ class TestAddresses:
 
         self.answers(monkeypatch, "127.0.0.1")
         monkeypatch.setattr(threading.Thread, "start", refuse)
-        connect = Backend(Sockets()).connect_tcp
-        with deadline(5):
-            connect("flags.invalid", server.port).close()
+        self.connect("flags.invalid", server.port)
 
     def test_an_address_of_the_new_kind_works(self) -> None:
         """The address of a service may be one of IPv6."""
@@ -428,7 +443,7 @@ class TestSockets:
                 return None
 
         sockets = Sockets()
-        sockets.add(NoSocket())
+        sockets.add_below(NoSocket())
         assert sockets._open == {}
 
     @pytest.mark.parametrize("secure", [False, True])
@@ -470,7 +485,7 @@ class TestLoops:
         transport = HttpTransport(Config(api_key=KEY, api_url=server.url))
         for _ in range(10):
             assert asyncio.run(transport.asend(ASK)).status == 200
-        assert transport._loops == {}
+        assert transport._task_calls().loops == {}
         assert server.connections == 10
 
     def test_a_loop_that_was_dropped_is_swept_up(self, server: WireServer) -> None:
@@ -481,12 +496,12 @@ class TestLoops:
         loop.run_until_complete(transport.asend(ASK))
         assert server.closed_by_client.wait(5)
         # Let the loop see that the connection is closed; then drop it.
-        loop.run_until_complete(transport._loops[loop].pool.aclose())
+        loop.run_until_complete(transport._task_calls().loops[loop].pool.aclose())
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
-        assert list(transport._loops) == [loop]
+        assert list(transport._task_calls().loops) == [loop]
         assert asyncio.run(transport.asend(ASK)).status == 200
-        assert transport._loops == {}
+        assert transport._task_calls().loops == {}
 
     async def test_loops_may_end_while_others_are_swept_up(self, server: WireServer) -> None:
         """Another thread's loop that ends at this moment costs this one nothing."""
@@ -495,21 +510,21 @@ class TestLoops:
 
         class Ending:
             def is_closed(self) -> bool:
-                transport._loops.clear()
+                transport._task_calls().loops.clear()
                 return True
 
         class Running:
             def is_closed(self) -> bool:
                 return False
 
-        others: Any = transport._loops
+        others: Any = transport._task_calls().loops
         running = Running()
         others.update({Ending(): None, Ending(): None, running: None})
         assert (await transport.asend(ASK)).status == 200
-        assert list(transport._loops) == [asyncio.get_running_loop()]
+        assert list(transport._task_calls().loops) == [asyncio.get_running_loop()]
         others[running] = others.pop(asyncio.get_running_loop())
         assert (await transport.asend(ASK)).status == 200
-        assert list(transport._loops) == [running, asyncio.get_running_loop()]
+        assert list(transport._task_calls().loops) == [running, asyncio.get_running_loop()]
         await others.pop(running).close()
         await transport.aclose()
 
@@ -520,5 +535,5 @@ class TestLoops:
         await transport.aclose()
         await transport.asend(ASK)
         await transport.aclose()
-        assert transport._loops == {}
+        assert transport._task_calls().loops == {}
         assert server.closed_by_client.wait(5)

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpcore
 import pytest
 
 from shipsilently_core import Config, Failure
 from shipsilently_core._http import HttpTransport
-from shipsilently_core._network import Backend, Sockets, deadline
+from shipsilently_core._network import ConnectTimeout, Sockets, Target, connect, deadline
 from shipsilently_core._wire import Reply
 from tests.core.lines import ASK
 from tests.core.support import KEY
@@ -90,8 +89,8 @@ def test_addresses_that_all_swallow_packets_end_with_the_deadline(
     """Three silent addresses cost one deadline, not three."""
     names(monkeypatch, *[swallowing] * 3)
     began = time.monotonic()
-    with deadline(0.3), pytest.raises(httpcore.ConnectTimeout):
-        Backend(Sockets()).connect_tcp("three.invalid", server.port)
+    with deadline(0.3), pytest.raises(ConnectTimeout):
+        connect(Target("three.invalid", server.port, None), Sockets())
     assert time.monotonic() - began < 5
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from shipsilently_core import Config, Failure, FailureReport, ShipSilentlyClient
 from shipsilently_core._process import Bell
-from shipsilently_core._refresh import Refresher, Results, Watch, differing, same
+from shipsilently_core._refresh import Refresher
+from shipsilently_core._watch import Results, Watch, differing, same
 from shipsilently_core._wire import Reply, Request
 from shipsilently_core.context import Context
 from shipsilently_core.signals import Emitter

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shipsilently_core import Config, ConfigurationError, Failure, Reason, Source
 from shipsilently_core.stores import FileStore, MemoryStore
@@ -147,9 +147,9 @@ def test_shipped_results_keep_their_type_check() -> None:
 
 
 def test_settings_with_shipped_results_can_be_copied() -> None:
-    """`dataclasses.replace` keeps what was read."""
+    """`msgspec.structs.replace` keeps what was read."""
     first = config(bootstrap={"a": {"value": 1}})
-    assert dataclasses.replace(first, timeout=1.0).bootstrap is first.bootstrap
+    assert structs.replace(first, timeout=1.0).bootstrap is first.bootstrap
     assert config(bootstrap=None).bootstrap is None
     assert set(config(bootstrap={}).bootstrap.rows) == set()
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shipsilently_core import ConnectionState, Failure, RetryConfig
-from shipsilently_core._http import _BadAnswer
+from shipsilently_core._answers import BadAnswer
 from shipsilently_core._process import Worker
 from shipsilently_core._stream import Silence, StreamBroken
 from shipsilently_core._wire import Reply
@@ -476,7 +476,7 @@ ERRORS: list[Exception] = [
     OSError(24, "Too many open files"),
     StopIteration(),
     TimeoutError(),
-    _BadAnswer("broken compression"),
+    BadAnswer("broken compression"),
     OddError("?"),
 ]
 

@@ -25,7 +25,7 @@ from tests.core.wire_server import Answer, WireServer, batch_of
 TICKET = "tk-s3cr3t/+&=é"
 QUOTED = "tk-s3cr3t%2F%2B%26%3D%C3%A9"
 CONNECTED = b'event: connected\ndata: {"connectionId":"c1"}\n\n'
-WAYS = {"own": None, "httpx": httpx.Client, "httpx2": httpx2.Client}
+WAYS = {"own": None, "proxy": None, "httpx": httpx.Client, "httpx2": httpx2.Client}
 
 
 def stream_of(*chunks: bytes, headers: str = "", close: bool = False) -> Answer:
@@ -38,11 +38,12 @@ def stream_of(*chunks: bytes, headers: str = "", close: bool = False) -> Answer:
 def transport(server: WireServer, way: str, **settings: Any) -> Iterator[HttpTransport]:
     """A transport to the server, on connections of its own or a client of the user's."""
     with ExitStack() as stack:
-        make = WAYS[way]
+        make, url = WAYS[way], server.url
         client = None if make is None else stack.enter_context(make())
-        made = HttpTransport(
-            Config(api_key=KEY, api_url=server.url, http_client=client, **settings)
-        )
+        if way == "proxy":
+            url = "http://flags.invalid"
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv("HTTP_PROXY", server.url)
+        made = HttpTransport(Config(api_key=KEY, api_url=url, http_client=client, **settings))
         stack.callback(made.close)
         yield made
 
@@ -60,7 +61,7 @@ def test_the_stream_is_asked_for_with_the_ticket_alone(
         opened.close()
     (received,) = server.received
     assert received.method == "GET"
-    assert received.target == f"/v1/stream?ticket={QUOTED}"
+    assert received.path == f"/v1/stream?ticket={QUOTED}"
     assert received.headers["accept"] == "text/event-stream"
     assert received.headers["accept-encoding"] == "identity"
     assert received.headers["cache-control"] == "no-store"
@@ -237,3 +238,16 @@ def test_a_client_lives_through_drops_and_expired_tickets(server: WireServer) ->
         assert set(states) == {ConnectionState.STREAMING, ConnectionState.RECONNECTING}
     finally:
         client.close()
+
+
+def test_what_comes_before_the_answer_is_passed_over(server: WireServer) -> None:
+    """An interim answer, as proxies in front of a service send them, is not taken for it."""
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n"
+    raw = stream_of(CONNECTED).raw
+    assert raw is not None
+    server.always(Answer(raw=hints + raw))
+    with transport(server, "own") as made:
+        opened = made.open_stream(TICKET)
+        assert not isinstance(opened, Reply)
+        assert opened.read(5) == CONNECTED
+        opened.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-__all__ = ["Luck", "almost", "corpus", "run"]
+__all__ = ["Luck", "almost", "corpus", "damaged", "run"]
 
 CORPUS = Path(__file__).parent / "corpus"
 #: What parsers stumble over, to be put anywhere into what they know.
@@ -51,7 +51,12 @@ def corpus(parser: str) -> dict[str, bytes]:
 @st.composite
 def almost(draw: st.DrawFn, parser: str) -> bytes:
     """A file of the corpus with a few cuts, doublings and foreign bytes in it."""
-    content = draw(st.sampled_from(list(corpus(parser).values())))[:4_000]
+    return draw(damaged(draw(st.sampled_from(list(corpus(parser).values())))[:4_000]))
+
+
+@st.composite
+def damaged(draw: st.DrawFn, content: bytes) -> bytes:
+    """The same with a few cuts, doublings and foreign bytes in it."""
     for _ in range(draw(st.integers(0, 4))):
         start = draw(st.integers(0, len(content)))
         end = min(len(content), start + draw(st.integers(0, 12)))

@@ -23,15 +23,20 @@ The modules, in the order to read them:
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .current import aflag_enabled, flag_enabled
-from .decorators import requires_flag
 from .flags import FlagsRequest, RequestFlags, UnawaitedFlagsError
 from .middleware import FlagsMiddleware
 from .setup import get_client
-from .stores import DjangoCacheStore
-from .urls import flagged_path, flagged_re_path
 from .users import adefault_context, default_context
-from .views import RequiresFlagMixin, flag_switch
+
+if TYPE_CHECKING:
+    from .decorators import requires_flag
+    from .stores import DjangoCacheStore
+    from .urls import flagged_path, flagged_re_path
+    from .views import RequiresFlagMixin, flag_switch
 
 __all__ = [
     "DjangoCacheStore",
@@ -50,3 +55,23 @@ __all__ = [
     "get_client",
     "requires_flag",
 ]
+
+#: What not every site uses, and where it is imported from when it is asked for.
+_ASKED_FOR = {
+    "DjangoCacheStore": "shipsilently_django.stores",
+    "RequiresFlagMixin": "shipsilently_django.views",
+    "flag_switch": "shipsilently_django.views",
+    "flagged_path": "shipsilently_django.urls",
+    "flagged_re_path": "shipsilently_django.urls",
+    "requires_flag": "shipsilently_django.decorators",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ASKED_FOR:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ASKED_FOR[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ASKED_FOR})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.http import HttpRequest
@@ -13,7 +13,6 @@ from shipsilently_core import (
     Context,
     EvaluationResult,
     Flags,
-    FlagSet,
     FlagValue,
     ShipSilentlyError,
 )
@@ -21,6 +20,9 @@ from shipsilently_core._view import UNSET
 
 from .setup import Setup, get_setup
 from .users import acontext_of, context_of, on_event_loop
+
+if TYPE_CHECKING:
+    from shipsilently_core import FlagSet
 
 __all__ = [
     "FlagsRequest",
@@ -31,7 +33,7 @@ __all__ = [
 
 log = logging.getLogger("shipsilently")
 
-Kind = TypeVar("Kind", bound=FlagSet)
+Kind = TypeVar("Kind", bound="FlagSet")
 
 _NOBODY = Context()
 _UNAWAITED = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -12,8 +11,6 @@ from django.utils.module_loading import import_string
 from msgspec import Struct
 
 from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyClient
-
-from .stores import DjangoCacheStore
 
 __all__ = ["Attribute", "Options", "Problem", "Reading", "is_async", "read_options"]
 
@@ -212,6 +209,9 @@ def _as_it_is(value: Any) -> Any:
 def _store(value: Any) -> Any:
     """A store, where the setting names a cache of Django's; anything else as it is."""
     if isinstance(value, str) and value.startswith(_CACHE):
+        # Here, since most sites have none.
+        from .stores import DjangoCacheStore
+
         return DjangoCacheStore(value.removeprefix(_CACHE))
     return value
 
@@ -295,7 +295,7 @@ _CORE_READERS: dict[str, Callable[[Any], Any]] = {
 }
 #: What comes before the name of a cache.
 _CACHE = "django-cache:"
-_CORE = frozenset(item.name.upper() for item in fields(Config))
+_CORE = frozenset(name.upper() for name in Config.__struct_fields__)
 _NAMES = _CORE | _READERS.keys()
 _PLACEHOLDERS = {"API_KEY": "placeholder", "API_URL": "http://localhost"}
 _HINTS = {

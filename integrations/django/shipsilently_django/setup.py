@@ -11,7 +11,6 @@ from msgspec import Struct
 from shipsilently_core import Config, ShipSilentlyClient
 
 from .options import Options, Reading, read_options
-from .stores import DjangoCacheStore
 
 __all__ = ["Setup", "get_client", "get_setup", "in_tests", "reset_setup", "take_setup"]
 
@@ -91,8 +90,12 @@ def _make() -> Setup:
     offline = in_tests() if options.offline is None else options.offline
     if reading.config is None or offline:
         return Setup(options, _offline(_defaults_of(reading)))
-    if isinstance(reading.config.store, DjangoCacheStore):
-        reading.config.store.prepare()
+    if reading.config.store is not None:
+        # Here, since most sites have none.
+        from .stores import DjangoCacheStore
+
+        if isinstance(reading.config.store, DjangoCacheStore):
+            reading.config.store.prepare()
     return Setup(options, ShipSilentlyClient(reading.config))
 
 

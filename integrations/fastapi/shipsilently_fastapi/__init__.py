@@ -9,6 +9,9 @@ shows), `settings` (fields for pydantic), `health` (a page for monitoring). Not 
 here: `templating`, which needs Jinja, and `testing`.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .connection import RequestFlags
 from .dependencies import FlagsDep, FlagsDependency, flags, requires_flag
 from .extension import ShipSilently
@@ -19,7 +22,9 @@ from .lifespan import Lifespan
 from .lookup import current_flags, get_flags
 from .middleware import FlagsMiddleware
 from .routing import FlaggedAPIRoute
-from .settings import ShipSilentlySettings
+
+if TYPE_CHECKING:
+    from .settings import ShipSilentlySettings
 
 __all__ = [
     "FlagKey",
@@ -41,3 +46,16 @@ __all__ = [
     "health_router",
     "requires_flag",
 ]
+
+#: What not every app uses, and where it is imported from when it is asked for.
+_ASKED_FOR = {"ShipSilentlySettings": "shipsilently_fastapi.settings"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ASKED_FOR:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ASKED_FOR[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ASKED_FOR})

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
-import anyio.from_thread
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from shipsilently_core import Context, Failure, Flags, ShipSilentlyClient
-from shipsilently_core.flags import NO_ROWS
 
 from .person import UNASKED, UNKNOWN, ask, settled
 
@@ -26,36 +24,19 @@ __all__ = ["RequestFlags"]
 _AT_ONCE = frozenset({dict, Context, type(None)})
 
 
-class RequestFlags(Flags):
+class RequestFlags(Flags, eq=False, kw_only=True):
     """All flags of one request or socket: evaluated when the first is read, then the same.
 
     As the core's `Flags`, and in addition the context is found out as late as that.
     """
 
-    __slots__ = ("_connection", "_shipsilently", "_took", "app")
-
-    _client: ShipSilentlyClient
-
-    def __init__(
-        self,
-        shipsilently: ShipSilently,
-        connection: HTTPConnection | Scope | None,
-        context: Context = UNASKED,
-        client: ShipSilentlyClient | None = None,
-    ) -> None:
-        # What the core's does; each request pays for this, also one that reads no flag.
-        self._client = client or shipsilently.made or shipsilently.client
-        self._context = context
-        self._may_block = False
-        self._now = self._due = self._early = None
-        self._rows = NO_ROWS
-        self._shipsilently = shipsilently
-        # The request or socket, or only its scope, until it is needed no more: where the context
-        # is fixed, or found out for a request.
-        self._connection = connection
-        self._took: float | None = None
-        #: The app that has looked them up last.
-        self.app: Any = None
+    _shipsilently: ShipSilently
+    #: The request or socket, or only its scope, until it is needed no more: where the context
+    #: is fixed, or found out for a request.
+    _connection: HTTPConnection | Scope | None
+    _took: float | None = None
+    #: The app that has looked them up last.
+    app: Any = None
 
     @property
     def context(self) -> Context:
@@ -65,7 +46,7 @@ class RequestFlags(Flags):
     @property
     def client(self) -> ShipSilentlyClient:
         """The client that evaluates them."""
-        return self._client
+        return cast("ShipSilentlyClient", self._client)
 
     @property
     def shipsilently(self) -> ShipSilently:
@@ -102,7 +83,9 @@ class RequestFlags(Flags):
             self._context, self._connection = context, None
         if self._context == context:
             return self
-        return RequestFlags(self._shipsilently, None, context, self._client)
+        return RequestFlags(
+            self._client, context, _shipsilently=self._shipsilently, _connection=None
+        )
 
     def _forget(self) -> None:
         super()._forget()
@@ -124,7 +107,8 @@ class RequestFlags(Flags):
                 return UNKNOWN, self._unknown(), False
             if context is UNKNOWN:
                 return UNKNOWN, self._unknown(), True
-            return context, *self._client.resolve(context, may_block=self._may_block)
+            view, lasting = self._client.resolve(context, self._may_block)
+            return context, view, lasting
         finally:
             self._took = perf_counter() - began
 
@@ -145,9 +129,12 @@ class RequestFlags(Flags):
         """Whom for; ``None`` where it has to be awaited and cannot be here."""
         given = self._given(anew=anew)
         if type(given) not in _AT_ONCE and inspect.isawaitable(given):
+            # Here, since it takes long to import, and few contexts have to be awaited.
+            from anyio import from_thread
+
             try:
                 # In a thread of a plain endpoint, the event loop can be asked to.
-                given = anyio.from_thread.run(settled, given, self._client.evaluator.notices)
+                given = from_thread.run(settled, given, self._client.evaluator.notices)
             except RuntimeError:
                 if inspect.iscoroutine(given):
                     given.close()

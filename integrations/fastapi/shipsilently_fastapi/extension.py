@@ -17,6 +17,7 @@ from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyC
 from .connection import RequestFlags
 from .lifespan import Lifespan
 from .middleware import FlagsMiddleware
+from .person import UNASKED
 from .routing import hide_closed_routes
 
 __all__ = ["ShipSilently"]
@@ -111,7 +112,9 @@ class ShipSilently:
             connection: The request or socket.
             client: Another client than its own, as that of the app around a mounted one.
         """
-        return RequestFlags(self, connection, client=client)
+        return RequestFlags(
+            client or self.client, UNASKED, _shipsilently=self, _connection=connection
+        )
 
     def install(self, app: Starlette, *, server_timing: bool = False) -> None:
         """Join an app: its lifespan, whatever it is, and its middleware. Once for each app.

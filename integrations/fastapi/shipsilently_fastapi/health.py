@@ -6,12 +6,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shipsilently_core.contrib.health import UNAVAILABLE
-from shipsilently_core.contrib.health import health as answer
-
 from .lookup import get_flags
 
 __all__ = ["health", "health_router"]
+
+#: The HTTP status where only defaults are left, unless another one is chosen.
+UNAVAILABLE = 503
 
 
 async def health(request: Request) -> Response:
@@ -43,6 +43,9 @@ def health_router(path: str = "/health/flags", *, unavailable: int = UNAVAILABLE
 
 
 def _page(request: Request, unavailable: int) -> Response:
+    # Here, since not every app has such a page.
+    from shipsilently_core.contrib.health import health as answer
+
     status, body = answer(get_flags(request).client, unavailable=unavailable)
     headers = {"cache-control": "no-store"}
     return Response(body, status, media_type="application/json", headers=headers)

@@ -93,8 +93,13 @@ def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
         own = outer or _without_client(type(scope.get("app")).__name__)
     elif outer is not None and own.joins(outer):
         client = outer.client
-    made = RequestFlags(own, scope, UNASKED, client)
-    made.app = scope.get("app")
+    made = RequestFlags(
+        client or own.client,
+        UNASKED,
+        _shipsilently=own,
+        _connection=scope,
+        app=scope.get("app"),
+    )
     if found is not None:
         scope[SCOPE_KEY] = made
         return made

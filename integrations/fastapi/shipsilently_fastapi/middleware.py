@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .connection import RequestFlags
 from .lifespan import STATE
 from .lookup import SCOPE_KEY, current, flags_in
+from .person import UNASKED
 
 if TYPE_CHECKING:
     from .extension import ShipSilently
@@ -50,8 +51,13 @@ class FlagsMiddleware:
         state = scope.get("state")
         if outer is None and (not state or state.get(STATE) is shipsilently):
             # What `flags_in` would find in nearly every request.
-            flags = scope[SCOPE_KEY] = RequestFlags(shipsilently, scope)
-            flags.app = scope.get("app")
+            flags = scope[SCOPE_KEY] = RequestFlags(
+                shipsilently.made or shipsilently.client,
+                UNASKED,
+                _shipsilently=shipsilently,
+                _connection=scope,
+                app=scope.get("app"),
+            )
         else:
             flags = flags_in(scope, shipsilently)
         token = current.set(flags)

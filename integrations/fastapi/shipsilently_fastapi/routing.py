@@ -53,7 +53,7 @@ class _Baseline:
     def __init__(self, shipsilently: ShipSilently) -> None:
         self.evaluator = shipsilently.client.evaluator
 
-    def resolve(self, context: Context, *, may_block: bool) -> tuple[View, bool]:
+    def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """See `ShipSilentlyClient.resolve`."""
         return self.evaluator.known(self.evaluator.baseline), True
 

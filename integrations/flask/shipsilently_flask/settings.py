@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from flask import Flask
-from msgspec import Struct
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
 
 from shipsilently_core import Config, ConfigurationError
 
@@ -52,7 +52,9 @@ def read_settings(app: Flask, given: Mapping[str, Any], *, ready_client: bool) -
         ConfigurationError: A value is wrong, or a name unknown; names the key.
     """
     places = _gather(app, given)
-    table = _OWN if ready_client else {**_CORE, **_OWN}
+    table = dict(_OWN)
+    if not ready_client:
+        table.update((item.name, item) for item in fields(Config))
     values = {
         name: app.config.setdefault(_key(name), _default(item)) for name, item in table.items()
     }
@@ -67,7 +69,7 @@ def read_settings(app: Flask, given: Mapping[str, Any], *, ready_client: bool) -
 
 def _gather(app: Flask, given: Mapping[str, Any]) -> dict[str, str]:
     """Bring all settings to their own keys; where each was given, if not there."""
-    known = {**_CORE, **_OWN}
+    known = {*_CORE, *_OWN}
     group = app.config.get(PREFIX, {})
     if not isinstance(group, Mapping):
         raise ConfigurationError(PREFIX, "must be a mapping of settings")
@@ -111,10 +113,10 @@ def _renamed(error: ConfigurationError, places: Mapping[str, str]) -> Configurat
 
 
 def _default(item: Any) -> Any:
-    if not isinstance(item, Field):
+    if not isinstance(item, FieldInfo):
         return item
     # Made anew for each app, which may change what is in its configuration.
-    return item.default if item.default_factory is MISSING else item.default_factory()
+    return item.default_factory() if item.default is NODEFAULT else item.default
 
 
 def _keys(name: str, value: Any) -> tuple[str, ...]:
@@ -143,7 +145,7 @@ def _whole_seconds(name: str, value: Any) -> int:
     raise ConfigurationError(name, "must be a whole number of seconds, more than 0")
 
 
-_CORE = {item.name: item for item in fields(Config)}
+_CORE = Config.__struct_fields__
 _OWN = dict(zip(Settings.__struct_fields__[1:], Settings.__struct_defaults__, strict=True))
 _CHECKS: tuple[tuple[str, Callable[[str, Any], Any]], ...] = (
     ("client_flags", _keys),
@@ -151,4 +153,4 @@ _CHECKS: tuple[tuple[str, Callable[[str, Any], Any]], ...] = (
     ("anonymous_cookie", _cookie_name),
     ("anonymous_max_age", _whole_seconds),
 )
-_longest_first = sorted({**_CORE, **_OWN}, key=len, reverse=True)
+_longest_first = sorted({*_CORE, *_OWN}, key=len, reverse=True)
