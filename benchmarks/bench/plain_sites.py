@@ -22,7 +22,6 @@ _TAKEN_OUT = (
     (r'{% flag "[\w-]+" %}', "{% if switched %}"),
     (r"{% endflag %}", "{% endif %}"),
     (r'{% set banner = flag\("banner", default="blue"\) %}', '{% set banner = "blue" %}'),
-    (r'{% set checkout = flags.detail\("new-checkout", False\) %}', ""),
 )
 
 DETAIL = {

@@ -19,18 +19,23 @@ from starlette.requests import HTTPConnection
 PLANS = {"ada": "pro", "bob": "free"}
 
 
-async def current_user(connection: HTTPConnection) -> str | None:
+def user_of(connection: HTTPConnection) -> str | None:
     """Who is logged in, from the signed session cookie."""
     name = connection.session.get("user")
     return name if name in PLANS else None
 
 
+async def current_user(connection: HTTPConnection) -> str | None:
+    """The same as a dependency; a plain function would be called in a thread."""
+    return user_of(connection)
+
+
 CurrentUser = Annotated[str | None, Depends(current_user)]
 
 
-async def current_context(connection: HTTPConnection) -> dict[str, str]:
+def current_context(connection: HTTPConnection) -> dict[str, str]:
     """Whom flags are evaluated for; called when a request needs its first flag."""
-    user = await current_user(connection)
+    user = user_of(connection)
     return {"userId": user, "plan": PLANS[user]} if user else {"userId": "anonymous"}
 
 

@@ -68,7 +68,8 @@ def load_context() -> dict[str, str] | None:
 @shop.get("/")
 def home() -> str:
     """The shop: its checkout is the new one for those who have the flag."""
-    return render_template("home.html", people=ACCOUNTS)
+    checkout = flags.detail("new-checkout", False)
+    return render_template("home.html", people=ACCOUNTS, checkout=checkout)
 
 
 @shop.post("/login")

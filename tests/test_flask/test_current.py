@@ -5,7 +5,9 @@ from typing import Any, assert_type
 
 import pytest
 from flask import Flask, Response, copy_current_request_context, g, stream_with_context
+from flask.globals import request_ctx
 from shipsilently_flask import flags
+from shipsilently_flask.current import _asked_directly
 
 from shipsilently_core import Flags, FlagSet
 from shipsilently_core.testing import ScriptedService
@@ -193,3 +195,32 @@ def test_flags_stay_as_they_were_for_the_whole_request(app: Flask) -> None:
         return first + flags.get("me", "")
 
     assert app.test_client().get("/", headers={"User": "ada"}).text == "adaada"
+
+
+def test_contexts_are_found_by_the_proxies_where_flask_names_its_variables_otherwise(
+    app: Flask,
+) -> None:
+    """A Flask whose variables have other names is asked by its proxies, for the same contexts."""
+    directly = _asked_directly("_cv_request", request_ctx)
+    by_proxy = _asked_directly("another name", request_ctx)
+    with app.test_request_context():
+        assert directly() is by_proxy() is request_ctx._get_current_object()  # type: ignore[attr-defined]
+    for ask in (directly, by_proxy):
+        with pytest.raises((LookupError, RuntimeError)):
+            ask()
+
+
+def test_every_verb_is_that_of_the_requests_flags(app: Flask) -> None:
+    """The proxy's short ways take what the verbs take, and say what is missing without an app."""
+    with app.test_request_context(headers={"User": "ada"}):
+        assert flags.get(key="me", default="") == flags.get("me") == "ada"
+        assert flags.is_enabled(key="none", default=True)
+        assert not flags.is_enabled("none")
+        assert flags.load() is flags.refresh()
+        with pytest.raises(AttributeError, match="nothing"):
+            _ = flags.nothing  # type: ignore[attr-defined]
+    for read in (flags.get, flags.is_enabled):
+        with pytest.raises(RuntimeError, match="app context"):
+            read("me")
+    with pytest.raises(RuntimeError, match="app context"):
+        _ = flags.detail

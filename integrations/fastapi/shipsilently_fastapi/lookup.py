@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from starlette.datastructures import State
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
@@ -108,7 +109,11 @@ def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
 
 
 def _installed(app: Any) -> ShipSilently | None:
-    installed: ShipSilently | None = getattr(getattr(app, "state", None), STATE, None)
+    state = getattr(app, "state", None)
+    installed: ShipSilently | None = None
+    # To ask a `State` for an attribute that is not there takes longer than all the rest.
+    if not isinstance(state, State) or STATE in state:
+        installed = getattr(state, STATE, None)
     if installed is None:
         lifespan = getattr(getattr(app, "router", None), "lifespan_context", None)
         if isinstance(lifespan, Lifespan):

@@ -9,6 +9,7 @@ from jinja2.runtime import Context as TemplateContext
 from jinja2.utils import missing
 from starlette.templating import Jinja2Templates
 
+from shipsilently_core._view import UNSET
 from shipsilently_core.contrib.jinja import FlagTag as CoreFlagTag
 from shipsilently_core.contrib.jinja import all_hold
 
@@ -38,9 +39,9 @@ def add_flags(templates: Jinja2Templates) -> None:
 
 
 @pass_context
-def _flag(context: TemplateContext, key: str, *default: Any, **named: Any) -> Any:
+def _flag(context: TemplateContext, key: str, default: Any = UNSET) -> Any:
     """The flag's value; without a default the declared one, else ``None``, which is off."""
-    return _flags(context).get(key, *default, **named)
+    return _flags(context).get(key, default)
 
 
 def _flags(context: TemplateContext) -> RequestFlags:

@@ -60,7 +60,8 @@ def current_flags() -> Flags:
 
 def _first(app: Flask, request: Request) -> Flags:
     state = state_of(app)
-    _follow_logins()
+    if sys.modules.get("flask_login") is not _followed:
+        _follow_logins()
     # Each request's loop, where it has one, serves nobody else: it may be blocked.
     made = state.client.flags(current_context(app, request, state), block_event_loop=True)
     # The first of several threads of one request decides for all of them.
@@ -81,7 +82,8 @@ def _without_request() -> Flags:
         return kept
     app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
     state = state_of(app)
-    _follow_logins()
+    if sys.modules.get("flask_login") is not _followed:
+        _follow_logins()
     # There is nobody, and the loader is not asked: it would find no session, or that of
     # another app.
     found: Flags = g.setdefault(_KEY, state.client.flags(None, block_event_loop=True))
@@ -116,7 +118,7 @@ def _follow_logins() -> None:
     """After a login or a logout during a request, its flags are those of the new user."""
     global _followed
     flask_login = sys.modules.get("flask_login")
-    if flask_login is not None and flask_login is not _followed:
+    if flask_login is not None:
         flask_login.user_logged_in.connect(_on_login)
         flask_login.user_logged_out.connect(_on_login)
         _followed = flask_login

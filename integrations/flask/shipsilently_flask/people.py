@@ -40,6 +40,11 @@ def current_context(
     Raises:
         RuntimeError: The app's context loader itself reads a flag.
     """
+    loader = state.extension.loader
+    settings = state.settings
+    if loader is None and settings.anonymous_id is None and not _has_logins(app):
+        # There is nothing of the app's own to ask.
+        return None
     if _loading.get():
         raise RuntimeError(
             "the context loader reads a flag, which would need the context that it is to "
@@ -47,17 +52,22 @@ def current_context(
         )
     token = _loading.set(True)
     try:
-        loader = state.extension.loader
-        given = _flask_login_user(app) if loader is None else loader()
-        return with_visitor(app, request, state.settings, given)
+        if loader is not None:
+            given = loader()
+        else:
+            given = _flask_login_user() if _has_logins(app) else None
+        if settings.anonymous_id is None:
+            return given
+        return with_visitor(app, request, settings, given)
     finally:
         _loading.reset(token)
 
 
-def _flask_login_user(app: Flask) -> Mapping[str, Any] | None:
+def _has_logins(app: Flask) -> bool:
     # An app that uses Flask-Login has imported it; this package never does.
-    flask_login = sys.modules.get("flask_login")
-    if flask_login is None or not hasattr(app, "login_manager"):
-        return None
-    user_id = flask_login.current_user.get_id()
+    return "flask_login" in sys.modules and hasattr(app, "login_manager")
+
+
+def _flask_login_user() -> Mapping[str, Any] | None:
+    user_id = sys.modules["flask_login"].current_user.get_id()
     return None if user_id is None else {"userId": user_id}

@@ -13,6 +13,7 @@ from jinja2.runtime import Context as TemplateContext
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from shipsilently_core._view import UNSET
 from shipsilently_core.contrib.jinja import FlagTag, all_hold
 
 from .conditions import holds
@@ -21,8 +22,6 @@ from .proxy import flags
 from .state import state_of
 
 __all__ = ["FlagExtension", "install"]
-
-_UNSET: Any = object()
 
 
 def install(app: Flask) -> None:
@@ -38,13 +37,13 @@ def install(app: Flask) -> None:
     app.jinja_options = options
 
 
-def flag(key: str, default: Any = _UNSET) -> Any:
+def flag(key: str, default: Any = UNSET) -> Any:
     """The flag's value: ``{% if flag("x") %}``, ``{{ flag("banner", default="blue") }}``.
 
     Without a default, the one declared in the configuration, else ``None``, which
     counts as off.
     """
-    return current_flags().get(key) if default is _UNSET else current_flags().get(key, default)
+    return current_flags().get(key, default)
 
 
 def flags_json(*only: str) -> Markup:
@@ -67,7 +66,7 @@ def flags_json(*only: str) -> Markup:
 
 
 @pass_context
-def flag_filter(context: TemplateContext, key: str, default: Any = _UNSET) -> Any:
+def flag_filter(context: TemplateContext, key: str, default: Any = UNSET) -> Any:
     """``{{ "banner"|flag(default="blue") }}``."""
     return flag(key, default)
 

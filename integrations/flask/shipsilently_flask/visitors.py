@@ -32,13 +32,11 @@ def with_visitor(
     settings: Settings,
     given: Context | Mapping[str, Any] | None,
 ) -> Context | Mapping[str, Any] | None:
-    """The context with the visitor's id as its ``userId``, where the app wants that.
+    """The context with the visitor's id as its ``userId``, for an app that wants that.
 
     Nothing is set before a flag is read, and nothing for a context that names a user.
     A ready `Context` is taken as it is.
     """
-    if settings.anonymous_id is None:
-        return given
     context = {} if given is None else given
     if not isinstance(context, Mapping):
         return given
@@ -67,10 +65,12 @@ def _from_cookie(app: Flask, request: Request, settings: Settings) -> str:
     @after_this_request
     def answer(response: Response) -> Response:
         # The page depends on the cookie from now on, also for caches in between.
-        if "Vary" in response.headers:
+        headers = response.headers
+        # Other ways to ask for a header that is not there raise an error within.
+        if headers.getlist("Vary"):
             response.vary.add("Cookie")
         else:
-            response.headers["Vary"] = "Cookie"
+            headers.add("Vary", "Cookie")
         if known is None:
             response.set_cookie(
                 settings.anonymous_cookie,
