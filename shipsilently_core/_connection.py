@@ -6,6 +6,7 @@ a call to one service needs is here. What a call has left half done is closed, n
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import threading
@@ -288,7 +289,9 @@ class Listening:
         self._socket = sock
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LARGEST_HEAD)
         question = h11.Request(method=b"GET", target=path, headers=headers)
-        _send(sock, self._h11.send(question) or b"")
+        # A service may refuse a question before it has read it, and then the answer counts.
+        with contextlib.suppress(WriteError):
+            _send(sock, self._h11.send(question) or b"")
         self._h11.send(_NO_MORE)
         head = self._next()
         while isinstance(head, h11.InformationalResponse):

@@ -26,6 +26,7 @@ from ._answers import Answer, Room, headers_of, is_doubtful, reply_to
 from ._connection import Pool, listen
 from ._network import Question, Route, Sockets, deadline, give_up_if_more_came, time_left
 from ._stream import Silence, StreamBroken
+from ._transport import Transport
 from ._version import __version__
 from ._wire import STREAM, Reply, Request
 from .config import Config
@@ -48,7 +49,7 @@ _STREAM_HEADERS = {
 _THREAD_GRACE = 0.25
 
 
-class HttpTransport:
+class HttpTransport(Transport):
     """Calls to one service with one key, blocking and awaitable.
 
     Connections are kept: one pool for all threads, one for each event loop.
