@@ -13,13 +13,14 @@ from jinja2.runtime import Context
 
 from shipsilently_core.contrib.jinja import BranchTag, asked
 
+from .flags import RequestFlags
 from .readable import is_on
 from .rendering import flags_in, plain_value
 
 __all__ = ["FlagsExtension"]
 
-#: Jinja's name of the test behind the tag; no template can spell it.
-_IS_ON = "flag is on"
+#: Jinja's names of the tests behind the tag; no template can spell them.
+_IS_ON, _HOLDS = "flag is on", "flag holds"
 
 
 class FlagsExtension(BranchTag):
@@ -29,7 +30,7 @@ class FlagsExtension(BranchTag):
         super().__init__(environment)
         environment.globals.setdefault("flag", flag)
         environment.globals.setdefault("flag_value", flag_value)
-        environment.tests[_IS_ON] = flag
+        environment.tests.update({_IS_ON: _is_on, _HOLDS: flag})
 
     def condition(self, parser: Parser, tag: str, lineno: int) -> nodes.Expr:
         """One flag, compared with a value or not."""
@@ -41,7 +42,9 @@ class FlagsExtension(BranchTag):
             expected.append(self._operand(parser))
         if parser.stream.current.type != "block_end":
             self._complain(parser)
-        question = asked(_IS_ON, key, *expected)
+        # What most tags ask, whether one flag is on, is known but for the answer.
+        is_plain = not expected and isinstance(key, nodes.Const) and isinstance(key.value, str)
+        question = asked(_IS_ON if is_plain else _HOLDS, key, *expected)
         return nodes.Not(question) if negated else question
 
     def _operand(self, parser: Parser) -> nodes.Expr:
@@ -57,6 +60,13 @@ class FlagsExtension(BranchTag):
             'a flag tag takes one flag: {% flag "x" %} or {% flag "x" == "blue" %}',
             parser.stream.current.lineno,
         )
+
+
+@pass_context
+def _is_on(context: Context, key: str) -> bool:
+    # As `flags_in`, for a template that is rendered for a request.
+    flags = getattr(context.resolve_or_missing("request"), "flags", None)
+    return (flags if isinstance(flags, RequestFlags) else flags_in(context)).is_enabled(key)
 
 
 @pass_context
