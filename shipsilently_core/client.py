@@ -321,6 +321,11 @@ class ShipSilentlyClient:
             return view, True
         return self._resolver.resolve(context, may_block=may_block)
 
+    def fresh(self, context: Context) -> View | None:
+        """For integrations: what a request sees where nobody has to be asked, else ``None``."""
+        self._begin_request()
+        return self.evaluator.fresh(context)
+
     async def aresolve(self, context: Context) -> View:
         """For integrations: what a request sees, waiting in a task."""
         if self._is_offline():

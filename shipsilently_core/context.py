@@ -62,7 +62,7 @@ class Context:
     def of(cls, given: Context | Mapping[str, Any] | None) -> Context:
         """The context that a caller meant, whichever way it was given."""
         if type(given) is dict:
-            return cls(given)
+            return cls(given) if given else _EMPTY
         if isinstance(given, Context):
             return given
         return _EMPTY if given is None else cls(given)

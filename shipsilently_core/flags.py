@@ -229,7 +229,17 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                 append, time = recorder.append, recorder.time
                 append((key, row, time(), 0.0))
                 return value
-        return self.detail(key, default).value
+        return self._get_any(key) if default is UNSET else self.detail(key, default).value
+
+    def _get_any(self, key: str) -> Any:
+        """`get` without a default of the caller's."""
+        declared = self._client.evaluator.defaults.get(key)
+        if declared is not None:
+            return self.get(key, declared)
+        value = self._short.counted.get(key, _NONE)
+        if value is not _NONE and not overrides.values:
+            return value
+        return self.detail(key).value
 
     @overload
     async def aget(self, key: str, default: bool) -> bool: ...
@@ -255,7 +265,12 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             default: Left out, the one declared in the configuration, else ``False``.
         """
         if default is UNSET:
-            default = self._client.evaluator.defaults.get(key, False)
+            declared = self._client.evaluator.defaults
+            default = declared.get(key, False) if declared else False
+        # As `get`, for a flag that was read before.
+        value = self._short.counted.get(key)
+        if type(value) is type(default) and not overrides.values:
+            return value is True
         return self.get(key, default) is True
 
     async def ais_enabled(self, key: str, *, default: bool = UNSET) -> bool:

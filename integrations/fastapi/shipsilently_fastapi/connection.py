@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
@@ -46,7 +46,8 @@ class RequestFlags(Flags, eq=False, kw_only=True):
     @property
     def client(self) -> ShipSilentlyClient:
         """The client that evaluates them."""
-        return cast("ShipSilentlyClient", self._client)
+        client: Any = self._client
+        return client  # type: ignore[no-any-return]  # they are made with one
 
     @property
     def shipsilently(self) -> ShipSilently:
@@ -118,10 +119,15 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         try:
             context = self._context
             if context is UNASKED or anew:
-                context = await self._awhom(anew=anew)
+                # As `_awhom`, which would be one more coroutine for nearly every request.
+                given = self._given(anew=anew)
+                if type(given) not in _AT_ONCE and inspect.isawaitable(given):
+                    given = await settled(given, self._client.evaluator.notices)
+                context = self._found(given, anew=anew)
             if context is UNKNOWN:
                 return UNKNOWN, self._unknown()
-            return context, await self._client.aresolve(context)
+            view = self.client.fresh(context)
+            return context, await self._client.aresolve(context) if view is None else view
         finally:
             self._took = perf_counter() - began
 
