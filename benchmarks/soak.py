@@ -48,8 +48,8 @@ ALLOWED_AGE = 2.0
 #: The share of reads that may fail in calm times.
 MOST_FAILURES = 0.2
 #: What may be there at the end: sockets beyond the most that were there until half-way; and
-#: megabytes beyond what was there half-way, in a run of less than `LONG` seconds more, since what is
-#: remembered fills up to its bounds first.
+#: megabytes beyond what was there half-way, in a run of less than `LONG` seconds more, since what
+#: is remembered fills up to its bounds first.
 MORE_SOCKETS, MORE_MEGABYTES, MORE_AT_FIRST, LONG = 12, 12, 40, 1500.0
 
 ENDPOINTS = ("*", "batch", "evaluate", "ticket", "stream", "analytics")
