@@ -6,9 +6,12 @@ number of bytes. For a server: ``benchmarks.bench.plain_sites:flask_app`` and so
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +36,20 @@ DETAIL = {
 }
 
 
-def pages(folder: Path) -> dict[str, str]:
-    """The templates of a folder, by name, with their flags taken out."""
-    found = {}
+def pages(folder: Path) -> Path:
+    """A folder with the templates of this one, with their flags taken out.
+
+    Files, as there: frameworks that look whether one has changed are to do so in both.
+    """
+    found = Path(tempfile.mkdtemp(prefix="plain-site-"))
+    atexit.register(shutil.rmtree, found, ignore_errors=True)
     for path in folder.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         for pattern, instead in _TAKEN_OUT:
             text = re.sub(pattern, instead, text)
-        found[path.relative_to(folder).as_posix()] = text
+        copy = found / path.relative_to(folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text, encoding="utf-8")
     return found
 
 
@@ -48,12 +57,10 @@ def flask_app() -> Any:
     """The Flask example without flags."""
     from flask import Blueprint, Flask, render_template
     from flask_login import LoginManager  # type: ignore[import-untyped]
-    from jinja2 import DictLoader
 
-    app = Flask("plain_flask")
+    app = Flask("plain_flask", template_folder=str(pages(EXAMPLES / "flask" / "templates")))
     app.config["SESSION_COOKIE_NAME"] = "flask_shop"
     app.secret_key = "bench"
-    app.jinja_loader = DictLoader(pages(EXAMPLES / "flask" / "templates"))
     people = {"ada": 1, "bob": 2}
     manager = LoginManager()
     manager.user_loader(people.get)
@@ -81,13 +88,11 @@ def fastapi_app() -> Any:
     from fastapi import Depends, FastAPI, Request
     from fastapi.responses import HTMLResponse
     from fastapi.templating import Jinja2Templates
-    from jinja2 import DictLoader, Environment
     from starlette.middleware.sessions import SessionMiddleware
 
     app = FastAPI(title="A small shop")
     app.add_middleware(SessionMiddleware, secret_key="bench")
-    loader = DictLoader(pages(EXAMPLES / "fastapi" / "templates"))
-    templates = Jinja2Templates(env=Environment(loader=loader, autoescape=True))
+    templates = Jinja2Templates(pages(EXAMPLES / "fastapi" / "templates"))
     plans = {"ada": "pro", "bob": "free"}
 
     async def current_user(request: Any) -> str | None:
@@ -134,10 +139,7 @@ def django_app() -> Any:
         name for name in settings["INSTALLED_APPS"] if name not in ("shipsilently_django", "shop")
     ]
     settings["MIDDLEWARE"] = [name for name in settings["MIDDLEWARE"] if "shipsilently" not in name]
-    engine = settings["TEMPLATES"][0]
-    engine["APP_DIRS"] = False
-    loader: Any = ("django.template.loaders.locmem.Loader", pages(folder / "shop" / "templates"))
-    engine["OPTIONS"]["loaders"] = [("django.template.loaders.cached.Loader", [loader])]
+    settings["TEMPLATES"][0]["DIRS"] = [pages(folder / "shop" / "templates")]
     configured.configure(**settings)
     django.setup()
     from django.core.wsgi import get_wsgi_application
