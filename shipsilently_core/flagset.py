@@ -35,9 +35,21 @@ class FlagKey(msgspec.Struct, frozen=True):
 
 
 class _Field(msgspec.Struct, frozen=True):
+    """One field of a set.
+
+    Attributes:
+        name: What it is called.
+        keys: The flags that it may be, the first that exists.
+        plain: Whether the flags themselves hold its values to its type.
+        holder: A struct whose ``value`` is of its type. msgspec looks into a struct's types once,
+            and into others each time.
+        default: What it is where the flag cannot be had.
+    """
+
     name: str
     keys: tuple[str, ...]
-    type: Any
+    plain: bool
+    holder: type[msgspec.Struct]
     default: Any
 
 
@@ -139,18 +151,18 @@ def _field(cls: type[FlagSet], name: str, kind: Any) -> _Field:
         raise ConfigurationError(where, "has a default that is not of its type") from None
     except TypeError as error:
         raise ConfigurationError(where, f"has a type that no flag can have: {error}") from None
-    return _Field(name, keys, kind, default)
+    holder = msgspec.defstruct(name, [("value", kind)])
+    return _Field(name, keys, kind is bool or kind is str, holder, default)
 
 
 def _read(flags: Flags, cls: type[FlagSet], field: _Field) -> Any:
     key = _key(flags, field.keys)
-    if field.type is bool or field.type is str:
-        # The flags themselves hold these two to exactly this type, and do it faster.
+    if field.plain:
         return flags.get(key, field.default)
     found = flags.detail(key, None)
     if found.source is not Source.DEFAULT:
         try:
-            return _converted(found.value, field.type)
+            return _converted(found.value, field.holder)
         except msgspec.ValidationError:
             flags.report_mismatch(key, found.value, f"{cls.__name__}.{field.name}")
     # A default of its own for each set: it may be an object that somebody changes.
@@ -168,11 +180,11 @@ def _key(flags: Flags, keys: tuple[str, ...]) -> str:
     return keys[0]
 
 
-def _converted(value: Any, kind: Any) -> Any:
+def _converted(value: Any, holder: type[Any]) -> Any:
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert({"value": value}, holder).value
     except msgspec.ValidationError:
         # 3.0 and 3 are the same number in JSON.
         if isinstance(value, float) and value.is_integer():
-            return msgspec.convert(int(value), kind)
+            return msgspec.convert({"value": int(value)}, holder).value
         raise
