@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shipsilently_core import Context, EvaluationError, Failure, Flags, Source
+from shipsilently_core import AnalyticsConfig, Context, EvaluationError, Failure, Flags, Source
 from shipsilently_core.testing import override_flags
 from tests.core.support import Heard, Setup, listening, setup
 
@@ -562,3 +562,19 @@ def test_a_thread_that_reads_during_refreshes_sees_nobody_else_s_values() -> Non
         over.set()
         reader.join(10)
     assert seen <= {"a", "u1"}
+
+
+def test_of_flags_that_are_sampled_each_read_is_looked_at() -> None:
+    """With a sampling rate each first read of a request is counted, or not, by itself."""
+    numbers = iter([0.9, 0.1, 0.9])
+    s = setup(
+        {"a": True, "b": True, "c": True},
+        rng=lambda: next(numbers),
+        analytics=AnalyticsConfig(sampling_rate=0.5),
+    )
+    s.client.evaluate_all(WHO)
+    flags = flags_of(s)
+    for _ in range(2):
+        assert [flags.get(key, False) for key in "abc"] == [True] * 3
+    assert s.client.flush() == 1
+    assert [event["flagKey"] for event in s.service.events] == ["b"]
