@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from . import peers
 from .outcome import Figure, Goal, Outcome, Settings, missing_figures
 from .reads import FLAGS
@@ -12,8 +14,13 @@ _MOST = 1_000
 _MOST_OF_PEERS = 100
 
 
-def _nothing() -> None:
-    """No peer needs anything after a turn."""
+#: Seconds.
+_PAUSE = 0.05
+
+
+def _settle() -> None:
+    """Let the peer's own threads see to the events of its turn, and not during the next one's."""
+    time.sleep(_PAUSE)
 
 
 def run(settings: Settings) -> Outcome:
@@ -30,7 +37,7 @@ def run(settings: Settings) -> Outcome:
                 continue
             most = _MOST if name == "shipsilently" else _MOST_OF_PEERS
             # What was counted is delivered, so the next turn finds an empty buffer.
-            after = peer.names["client"].flush if name == "shipsilently" else _nothing
+            after = peer.names["client"].flush if name == "shipsilently" else _settle
             works[name] = over(peer.held, peer.read, {**peer.names, "key": "flag-0"}, after, most)
         figures = take_turns(works, settings, most=_MOST)
         notes = {name: peer.note for name, peer in ready.items()}

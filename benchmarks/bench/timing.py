@@ -53,6 +53,7 @@ def over(
     names: Mapping[str, Any],
     after: Callable[[], object] = lambda: None,
     most: int = 1_000,
+    alive: int = 100,
     clock: Callable[[], float] = time.thread_time,
 ) -> Work:
     """A statement that is run once for each `held` of its own, made outside of the figures.
@@ -62,7 +63,8 @@ def over(
         statement: Uses it as `held`.
         names: What else it uses.
         after: Cleans up after each turn, outside of the figures.
-        most: So many are alive at once, more than a server has.
+        most: So many are made at most in one turn.
+        alive: So many of them are there at once, as on a busy server; the next use their memory.
         clock: Tells the seconds.
     """
     source = f"def run(helds, clock, {', '.join(names)}):\n    began = clock()\n"
@@ -72,10 +74,13 @@ def over(
     run, values = made["run"], tuple(names.values())
 
     def work(count: int) -> float:
-        helds = [make() for _ in range(min(count, most))]
-        took = float(run(helds, clock, *values))
+        wanted = min(count, most)
+        took = 0.0
+        for begun in range(0, wanted, alive):
+            helds = [make() for _ in range(min(alive, wanted - begun))]
+            took += float(run(helds, clock, *values))
         after()
-        return took * count / len(helds)
+        return took * count / wanted
 
     return work
 
