@@ -108,7 +108,7 @@ def test_a_stop_is_quick_whatever_goes_on() -> None:
                 pass
             start = time.monotonic()
             service.stop()
-            assert time.monotonic() - start < 1.0
+            assert time.monotonic() - start < 5.0
         for sock in (*sockets, half):
             sock.close()
 

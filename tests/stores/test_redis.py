@@ -365,7 +365,7 @@ def test_a_server_that_does_not_answer_costs_the_deadline(
         begin = time.monotonic()
         with pytest.raises(redis.TimeoutError):
             call()
-        assert time.monotonic() - begin < 1.0
+        assert time.monotonic() - begin < 5.0
     redis_server.go_on()
     eventually(lambda: _works(store), "it works again")
 

@@ -144,12 +144,12 @@ def test_a_service_that_hangs_does_not_hold_up_the_start() -> None:
         service.fault(silence=True)
         app = Flask("shop")
         began = time.monotonic()
-        ShipSilently(app, api_url=service.url, api_key=service.key, timeout=0.3)
-        assert time.monotonic() - began < 0.2
+        ShipSilently(app, api_url=service.url, api_key=service.key, timeout=1.0)
+        assert time.monotonic() - began < 1.0
         app.add_url_rule("/", "page", lambda: app.jinja_env.from_string(TAG).render())
         began = time.monotonic()
         assert app.test_client().get("/").text == "off"
-        assert 0.2 < time.monotonic() - began < 2
+        assert 0.9 < time.monotonic() - began < 5
         app.extensions["shipsilently"].client.close()
 
 
