@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from ._backoff import full_jitter
 from ._cache import Cache, Entry, Stamp
 from ._clock import Clock
 from ._consult import Consultation
@@ -30,6 +29,7 @@ from ._saved import (
     snapshot_of,
 )
 from ._snapshot import Snapshot
+from ._storecalls import StoreCalls, name_of
 from .stores import Found, SharedStore, SnapshotStore
 from .values import Failure, FailureReport, StoreStatus
 
@@ -49,9 +49,6 @@ _MOST_BYTES: Final = 8 * 1024 * 1024
 #: Seconds after which everything is saved again, though only the time until which it is known
 #: to be current has changed.
 _AGAIN_AFTER = 300.0
-
-#: Seconds; the ladder of the cool-down after a failure of the store.
-_BASE, _CEILING = 1.0, 60.0
 
 #: How many contexts may wait to be put into a shared store; the oldest goes first.
 _MOST_WAITING = 10_000
@@ -135,7 +132,6 @@ class Keeper:
         self._seal = seal
         self._cache = cache
         self._clock = clock
-        self._rng = rng
         self._notices = notices
         self._report = report
         self._baseline = baseline
@@ -151,9 +147,6 @@ class Keeper:
         self._saved_at = float("-inf")
         self._saved_time: float | None = None
         self._dirty = False
-        self._failures = 0
-        self._error: str | None = None
-        self._resting_until = float("-inf")
         #: The generation in which the store's clock was last read, and what it said: whatever
         #: was asked for later is news of that generation. In the first there was no change yet.
         self._mark: tuple[int, float] = (cache.generation, -1.0)
@@ -161,6 +154,9 @@ class Keeper:
         self._clockless = False
         #: The latest that is known of the store's clock.
         self._seen = 0.0
+        self._calls = StoreCalls(
+            self._kind, self.deadline, clock, rng, notices, report, gave_up=self._let_go
+        )
         self._begin()
 
     def _begin(self) -> None:
@@ -171,14 +167,13 @@ class Keeper:
         self._heard = False
         #: Whether a thread of this process makes the calls.
         self._threaded = False
-        #: How many of its calls have come back.
-        self._answers = 0
         self._patient = True
         self._load: Errand[bool] = Errand(self._load_now, here=True)
 
     def renew(self) -> None:
         """In a forked child: locks and calls of its own; what was loaded is kept."""
         loaded = self._load.done
+        self._calls.renew()
         self._begin()
         if loaded:
             self._load.set(True)
@@ -196,8 +191,8 @@ class Keeper:
             loaded=self._load.done,
             contexts=0 if recalled is None else len(recalled.contexts),
             saved=self._saved_time,
-            error=self._error,
-            cool_down=max(0.0, self._resting_until - self._clock.monotonic()),
+            error=self._calls.error,
+            cool_down=self._calls.cool_down,
         )
 
     def consultation(self, context: bytes, *, patience: float, may_ask: bool) -> Consultation:
@@ -293,7 +288,9 @@ class Keeper:
         name = self._seal.name_of(context)
         lease = self._lease if leased else 0.0
         here = not self._threaded
-        errand = Question(lambda: self._look(store, name, lease), here=here, answers=self._answers)
+        errand = Question(
+            lambda: self._look(store, name, lease), here=here, answers=self._calls.answers
+        )
         if not here:
             self._asked.append(errand)
             self._bell.ring()
@@ -304,9 +301,9 @@ class Keeper:
         if not errand.done:
             # Nobody waits for it any more, so it is not to take a lease either.
             errand.set(None)
-            if self._answers == errand.answers:
+            if self._calls.answers == errand.answers:
                 # Otherwise there are too many looks for one thread, and the store is well.
-                self._failed("look into", "no answer in time")
+                self._calls.failed("look into", "no answer in time")
         return errand.result
 
     def _look(self, store: SharedStore, name: str, lease: float) -> Look | None:
@@ -397,7 +394,7 @@ class Keeper:
 
     def _put_all(self) -> bool:
         store = self._shared_store
-        while store is not None and self._waiting and not self._rests():
+        while store is not None and self._waiting and not self._calls.rests():
             with self._lock:
                 waiting, self._waiting = self._waiting, {}
             while waiting:
@@ -440,7 +437,7 @@ class Keeper:
             if len(data) <= self._most_bytes:
                 return data
             if len(saved.contexts) == 1:
-                self._failed("save to", "even one context is larger than allowed")
+                self._calls.failed("save to", "even one context is larger than allowed")
                 return None
             # The baseline is not among those that are counted.
             count = (len(saved.contexts) - (saved.baseline in saved.contexts)) // 2
@@ -486,7 +483,7 @@ class Keeper:
     def finish(self, timeout: float) -> None:
         """Keep what is not kept yet, within about so many seconds."""
         end = self._clock.monotonic() + timeout
-        if self._load.done and not (self.shared and self._error is not None):
+        if self._load.done and not (self.shared and self._calls.error is not None):
             self._put_all()
             if self._dirty and self._clock.monotonic() < end:
                 self._save()
@@ -495,16 +492,16 @@ class Keeper:
             try:
                 close()
             except Exception as error:
-                self._failed("close", _name_of(error))
+                self._calls.failed("close", name_of(error))
 
     def due_in(self) -> float | None:
         """Seconds until there is something to do; ``None`` for not until the bell rings."""
         now = self._clock.monotonic()
-        if self._rests():
-            return max(0.0, self._resting_until - now)
+        if self._calls.rests():
+            return self._calls.cool_down
         if self._asked or self._waiting or self._heard:
             return 0.0
-        if self._error is not None and (self.shared or self._dirty):
+        if self._calls.error is not None and (self.shared or self._dirty):
             # The cool-down is over: try it.
             return 0.0
         since = now - self._saved_at
@@ -514,28 +511,28 @@ class Keeper:
 
     def turn(self) -> None:
         """Do what is due: first what requests wait for."""
-        if self._rests():
+        if self._calls.rests():
             self._let_go()
             return
         store = self._shared_store
         if store is not None:
-            if self._heard or self._error is not None:
+            if self._heard or self._calls.error is not None:
                 self._heard = False
                 self._read_clock(store)
             self._look_all()
             self._put_all()
-        if not self._rests() and self._is_due():
+        if not self._calls.rests() and self._is_due():
             self._save()
 
     def _look_all(self) -> None:
         """What requests wait for goes before anything else."""
-        while not self._rests() and (errand := self._next()) is not None:
+        while not self._calls.rests() and (errand := self._next()) is not None:
             errand.run()
 
     def _is_due(self) -> bool:
         since = self._clock.monotonic() - self._saved_at
         if self._dirty:
-            return since >= self._interval or self._error is not None
+            return since >= self._interval or self._calls.error is not None
         return self._saved_time is not None and since >= _AGAIN_AFTER
 
     def _next(self) -> Question | None:
@@ -565,12 +562,9 @@ class Keeper:
 
     # One call of the store.
 
-    def _rests(self) -> bool:
-        return self._clock.monotonic() < self._resting_until
-
     def _usable(self) -> bool:
         """Whether a request may ask it; after a failure the store's own thread tries it first."""
-        return not self._rests() and not (self._threaded and self._error is not None)
+        return not self._calls.rests() and not (self._threaded and self._calls.error is not None)
 
     def _done(self, what: str, work: Callable[[], object]) -> bool:
         def done() -> bool:
@@ -580,49 +574,9 @@ class Keeper:
         return self._call(what, done, awaited=False) is True
 
     def _call(self, what: str, work: Callable[[], T], *, awaited: bool = True) -> T | None:
-        begun = self._clock.monotonic()
-        try:
-            result = work()
-        except Exception as error:
-            self._failed(what, _name_of(error))
-            return None
-        self._answers += 1
         # What the thread does for itself may take longer, such as making the first connection.
         timed = self.shared and (awaited or not self._threaded)
-        if timed and self._clock.monotonic() - begun > self.deadline:
-            self._failed(what, "no answer in time")
-        else:
-            self._worked()
-        return result
-
-    def _failed(self, what: str, why: str) -> None:
-        with self._lock:
-            first, self._error = self._error is None, why
-            if self._rests():
-                # Told already, by whoever waited for it.
-                return
-            delay = full_jitter(self._failures, _BASE, _CEILING, self._rng)
-            self._failures += 1
-            self._resting_until = self._clock.monotonic() + delay
-        self._let_go()
-        message = f"the {self._kind} could not be used (to {what} it: {why})"
-        if first:
-            self._notices.warn("store", "%s; values are served without it", message)
-        self._report(FailureReport(Failure.STORE, None, None, message))
-
-    def _worked(self) -> None:
-        if self._error is None:
-            return
-        with self._lock:
-            self._error, self._failures = None, 0
-            self._resting_until = float("-inf")
-        self._notices.tell("the %s works again", self._kind)
-
-
-def _name_of(error: Exception) -> str:
-    """What happened, without a text that may hold an address with a password."""
-    known = error.strerror if isinstance(error, OSError) else None
-    return f"{type(error).__name__}: {known}" if known else type(error).__name__
+        return self._calls.call(what, work, awaited=timed)
 
 
 def _is_data(value: object) -> bool:

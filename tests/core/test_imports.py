@@ -36,6 +36,7 @@ OWN = [
     "_saved",
     "_shipped",
     "_sse",
+    "_storecalls",
     "_stream",
     "_tasks",
     "_transport",

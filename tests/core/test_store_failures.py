@@ -180,7 +180,7 @@ def test_two_who_wait_for_a_hanging_store_count_as_one_failure() -> None:
         "the SlowStore could not be used (to look into it: no answer in time)"
     ]
     # One that the store's thread has in hand just now is no second failure either.
-    hanging = Question(lambda: None, here=False, answers=keeper._answers)
+    hanging = Question(lambda: None, here=False, answers=keeper._calls.answers)
     assert keeper.found(hanging) is None
     assert len(fleet.errors) == 1
     assert keeper.look(b"{}", leased=True) is None
