@@ -125,6 +125,7 @@ class Soak:
         self._shared = [User(f"shared-{number}") for number in range(SHARED)]
         self._own = [User(f"user-{number}") for number in range(THREADS + TASKS)]
         self.faults: Counter[str] = Counter()
+        self._most_sockets = 0
         self.states: Counter[str] = Counter()
         self.report = Report()
         users = [*self._shared, *self._own]
