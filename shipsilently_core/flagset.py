@@ -152,7 +152,17 @@ def _field(cls: type[FlagSet], name: str, kind: Any) -> _Field:
     except TypeError as error:
         raise ConfigurationError(where, f"has a type that no flag can have: {error}") from None
     holder = msgspec.defstruct(name, [("value", kind)])
-    return _Field(name, keys, kind is bool or kind is str, holder, default)
+    return _Field(name, keys, _is_plain(kind), holder, default)
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether the flags themselves hold values to this type, and do it faster."""
+    if get_origin(kind) is Annotated:
+        kind, *extras = get_args(kind)
+        if any(isinstance(extra, msgspec.Meta) for extra in extras):
+            # It says more of the value than its type.
+            return False
+    return kind is bool or kind is str
 
 
 def _read(flags: Flags, cls: type[FlagSet], field: _Field) -> Any:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 import pytest
 
 from shipsilently_core import ConfigurationError, Failure, FlagKey, FlagSet
@@ -237,3 +238,15 @@ async def test_a_set_of_many_threads_is_one_set() -> None:
     flags = await setup(SERVED).client.flags().aload()
     sets = await asyncio.gather(*(asyncio.to_thread(flags.as_, Checkout) for _ in range(16)))
     assert sets == [AS_SERVED] * 16
+
+
+@pytest.mark.parametrize(("served", "expected"), [("abc", "abc"), ("abcd", "x"), (7, "x")])
+def test_a_field_may_bound_its_values(served: Any, expected: str) -> None:
+    """What msgspec is told of a string beside its type is held to, and its key may be another."""
+
+    class Short(FlagSet):
+        word: Annotated[str, msgspec.Meta(max_length=3), FlagKey("a/word")] = "x"
+        other: Annotated[bool, FlagKey("a/other")] = False
+
+    s = setup({"a/word": served, "a/other": True})
+    assert s.client.flags().as_(Short) == Short(word=expected, other=True)
