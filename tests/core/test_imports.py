@@ -20,7 +20,8 @@ import django
 django.setup()
 """,
     "shipsilently_flask": "import flask",
-    "shipsilently_fastapi": "import fastapi",
+    # Whoever serves it has imported asyncio.
+    "shipsilently_fastapi": "import asyncio, fastapi",
 }
 #: What comes with a store, with a stream, with a proxy, with tasks, or on a page of its own.
 OWN = [

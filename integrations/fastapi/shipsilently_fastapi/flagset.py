@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from asyncio import _get_running_loop
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Self, TypeVar
 
@@ -11,6 +10,7 @@ from fastapi import Depends
 
 from shipsilently_core import FlagKey
 from shipsilently_core import FlagSet as CoreFlagSet
+from shipsilently_core._process import on_event_loop
 
 __all__ = ["FlagKey", "FlagSet", "reader"]
 
@@ -41,7 +41,7 @@ class FlagSet(CoreFlagSet):
             return super().__new__(cls)
         made = cls.of(given)
         # FastAPI awaits it where it takes the class for what `__wrapped__` is.
-        return made if _get_running_loop() is None else _awaitable(made)
+        return _awaitable(made) if on_event_loop() else made
 
     def __init__(self, **values: Any) -> None:
         if _FLAGS not in values:
