@@ -13,12 +13,12 @@ Behind them: `_resolver` (a request's wait), `_evaluation` (the failure matrix),
 `_events`, `_tally` (what is counted), `_background`, `_stream`, `_sse`, `_refresh`, `_watch`
 (what happens between requests), `_transport`, `_wire`, `_http`, `_answers`, `_network`,
 `_connection`, `_tasks`, `_proxied` (what is said, and how), `_kinds`, `_overrides`, `_clock`,
-`_process`.
+`_process`, `_late`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ._late import late_names as _late_names
 from ._version import __version__
 from .client import ShipSilentlyClient
 from .config import AnalyticsConfig, Config, RetryConfig
@@ -74,12 +74,4 @@ _ASKED_FOR = {
     "FlagSet": "shipsilently_core.flagset",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _ASKED_FOR:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ASKED_FOR[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_ASKED_FOR})
+__getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)

@@ -23,8 +23,9 @@ The modules, in the order to read them:
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shipsilently_core._late import late_names as _late_names
 
 from .current import aflag_enabled, flag_enabled
 from .flags import FlagsRequest, RequestFlags, UnawaitedFlagsError
@@ -66,12 +67,4 @@ _ASKED_FOR = {
     "requires_flag": "shipsilently_django.decorators",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _ASKED_FOR:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ASKED_FOR[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_ASKED_FOR})
+__getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)

@@ -9,8 +9,9 @@ shows), `settings` (fields for pydantic), `health` (a page for monitoring). Not 
 here: `templating`, which needs Jinja, and `testing`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shipsilently_core._late import late_names as _late_names
 
 from .connection import RequestFlags
 from .dependencies import FlagsDep, FlagsDependency, flags, requires_flag
@@ -50,12 +51,4 @@ __all__ = [
 #: What not every app uses, and where it is imported from when it is asked for.
 _ASKED_FOR = {"ShipSilentlySettings": "shipsilently_fastapi.settings"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _ASKED_FOR:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ASKED_FOR[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_ASKED_FOR})
+__getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)
