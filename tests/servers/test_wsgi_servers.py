@@ -45,7 +45,7 @@ def uwsgi(*options: str) -> list[str]:
 
 
 needs_uwsgi = pytest.mark.skipif(
-    not (BIN / "uwsgi").exists(), reason="uWSGI is not installed: it needs a compiler"
+    not (BIN / "uwsgi").exists(), reason="uWSGI is not installed: .ci/run builds it for one Python"
 )
 
 SERVERS = {
