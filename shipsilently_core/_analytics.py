@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sized
 from contextlib import suppress
-from typing import Any
-
-from msgspec import Struct
+from typing import Any, Protocol
 
 from ._clock import Clock
 from ._events import Check, accepted_of, events_body
@@ -18,35 +16,54 @@ from ._wire import EVENTS, Reply, Request, failure_of, retry_after
 from .config import AnalyticsConfig
 from .values import Failure
 
-__all__ = ["NOT_COUNTED", "Analytics", "Recorder"]
+__all__ = ["Analytics", "Sheet"]
 
 #: The service refuses more in one request, and all of them are lost then.
 _MOST_IN_ONE_REQUEST = 1_000
 
+#: So many requests' checks are left on their sheets at most, since each keeps its request's
+#: values in memory.
+_MOST_SHEETS = 100
 
-class Recorder(Struct, frozen=True):
-    """Where a request puts the checks of its flags, on the shortest way.
+
+class Sheet(Protocol):
+    """Where the flags of one request note what was checked, on the shortest way.
 
     Attributes:
-        append: Takes one.
-        time: Tells when it was.
+        listed: Whether what is noted here will be taken. Whoever notes something while it is
+            not calls `Analytics.enlist`.
+        moment: When it was listed; Unix time in seconds, and of all checks until they are taken.
     """
 
-    append: Callable[[Check], object]
-    time: Callable[[], float]
+    listed: bool
+    moment: float
 
+    @property
+    def counted(self) -> Sized:
+        """The checks that were noted so far, and perhaps some that were not."""
+        ...
 
-#: Of checks that nobody is told of.
-NOT_COUNTED = Recorder(deque[Check](maxlen=0).append, float)
+    @property
+    def taken(self) -> int:
+        """How many of these there is nothing to take of any more."""
+        ...
+
+    def take(self) -> list[Check]:
+        """The checks that were noted since this was called last; it is not listed afterwards.
+
+        One caller at a time; others may note more meanwhile.
+        """
+        ...
 
 
 class Analytics:
     """A bounded buffer of flag checks, emptied in chunks.
 
-    Recording takes no lock and never waits. A buffer that is too full lets its oldest
-    go and counts them: at once, or for what a request records by itself, when the next one
-    begins to. What could not be delivered goes back in front, in order; what the
-    service refused is dropped, since sending it again could not succeed.
+    Recording takes no lock and never waits. The flags of a request only note what was checked
+    on a sheet of their own, which is taken when the checks are to be delivered or counted.
+    A buffer that is too full lets its oldest go and counts them: at once, or for what is on
+    sheets, when the next one is listed. What could not be delivered goes back in front, in
+    order; what the service refused is dropped, since sending it again could not succeed.
 
     Args:
         config: Sizes, rates, and whether there is anything to do at all.
@@ -72,11 +89,9 @@ class Analytics:
         self._time = clock.time
         self._rng = rng
         self._buffer: deque[Check] = deque()
-        self._recorder: Recorder | None = None
-        if not config.enabled:
-            self._recorder = NOT_COUNTED
-        elif config.sampling_rate >= 1.0:
-            self._recorder = Recorder(self._buffer.append, self._time)
+        self._sheets: deque[Sheet] = deque()
+        #: Whether anything is counted at all.
+        self.enabled = config.enabled and config.sampling_rate > 0.0
         #: Whether every check is counted, which needs no further question.
         self._counts_all = config.enabled and config.sampling_rate >= 1.0
         self._base_delay = base_delay
@@ -88,10 +103,15 @@ class Analytics:
 
     def renew(self) -> None:
         """In a forked child: what is in the buffer is the parent's to send."""
-        # The same buffer: requests that are under way put their checks there.
-        self._buffer.clear()
         self._lock = Lock()
+        self._taking = Lock()
+        # Requests that are under way here go on from where they were.
+        self._take_sheets()
+        self._buffer.clear()
         self._turn: _Delivery | None = None
+        #: The sheet that was listed last, and how many checks were on those before, or so.
+        self._newest: Sheet | None = None
+        self._on_sheets = 0
         self._await_batch()
         self._crowded_out = 0
         self._crowded_out_told = 0
@@ -106,6 +126,7 @@ class Analytics:
 
     def __len__(self) -> int:
         """How many events wait for delivery or are on their way."""
+        self._take_sheets()
         self._let_oldest_go()
         turn = self._turn
         return len(self._buffer) + (0 if turn is None else turn.left())
@@ -113,20 +134,47 @@ class Analytics:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to deliver and nothing on its way."""
+        self._take_sheets()
         # In this order: a delivery takes its turn first, and only then out of the buffer.
         return not (self._turn or self._buffer or self._turn)
 
     @property
     def dropped(self) -> int:
         """How many events have been lost so far."""
+        self._take_sheets()
         self._let_oldest_go()
         return self._crowded_out + self._refused
 
-    def recorder(self) -> Recorder | None:
-        """For the flags of one request, and once for each; ``None`` to `record` each check."""
-        if len(self._buffer) >= self._full:
-            self._attend(len(self._buffer))
-        return self._recorder
+    def enlist(self, sheet: Sheet) -> None:
+        """See to it that what is noted on a sheet is delivered; once for most requests."""
+        if not self.enabled:
+            sheet.listed = True
+            return
+        newest = self._newest
+        if newest is not None:
+            # Whoever made it has read its flags by now, or nearly so.
+            self._on_sheets += len(newest.counted) - newest.taken
+        self._newest = sheet
+        sheet.moment = self._time()
+        # In this order: once it is in the list it may be taken, and is listed no more.
+        sheet.listed = True
+        self._sheets.append(sheet)
+        size = len(self._buffer) + self._on_sheets
+        if size >= self._full or len(self._sheets) > _MOST_SHEETS:
+            self._attend(size)
+
+    def _take_sheets(self) -> None:
+        """Put the checks on all sheets into the buffer."""
+        if not self._sheets:
+            return
+        with self._taking:
+            self._newest, self._on_sheets = None, 0
+            # Those that are listed meanwhile are for the next time.
+            for _ in range(len(self._sheets)):
+                checks = self._sheets.popleft().take()
+                if not self._counts_all:
+                    checks = [check for check in checks if self._is_sampled()]
+                self._buffer.extend(checks)
 
     def record(self, flag_key: str, value: Any, reason: str, latency_ms: float = 0.0) -> None:
         """Count one check of a flag.
@@ -139,6 +187,8 @@ class Analytics:
         """
         if not self._counts_all and not self._is_sampled():
             return
+        # What was noted before comes before it.
+        self._take_sheets()
         buffer = self._buffer
         buffer.append((flag_key, Row(value, reason), self._time(), latency_ms))
         if len(buffer) >= self._full:
@@ -148,7 +198,12 @@ class Analytics:
         return self._config.enabled and self._rng() < self._config.sampling_rate
 
     def _attend(self, size: int) -> None:
-        if size > self._config.max_buffer_size:
+        if not self._counts_all:
+            # What is on sheets is more than what will be left of it.
+            self._take_sheets()
+            size = len(self._buffer)
+        if size > self._config.max_buffer_size or len(self._sheets) > _MOST_SHEETS:
+            self._take_sheets()
             self._let_oldest_go()
         if size >= self._config.max_batch_size and not self._woken:
             self._woken = True
@@ -176,6 +231,7 @@ class Analytics:
     def take_all(self) -> list[Check]:
         """Empty the buffer, oldest first."""
         self._await_batch()
+        self._take_sheets()
         self._let_oldest_go()
         buffer = self._buffer
         taken: list[Check] = []
@@ -209,6 +265,7 @@ class Analytics:
 
     def end_turn(self, unsent: list[Check], refused: int, failure: Failure | None) -> None:
         """A delivery has ended: put back what is unsent, in front, as far as there is room."""
+        self._take_sheets()
         self._buffer.extendleft(reversed(unsent))
         self._let_oldest_go()
         with self._lock:
@@ -245,6 +302,7 @@ class Analytics:
         """
         now = self._clock.monotonic()
         due = last + self._config.flush_interval
+        self._take_sheets()
         if len(self._buffer) >= self._config.max_batch_size:
             due = last
         return max(0.0, due - now, self._not_before - now)

@@ -79,6 +79,8 @@ class Cache:
             ``None`` leaves it to `live` and `fresh_for`.
         fresh_for: Seconds for which an entry counts as fresh while nothing is live.
         pinned: The key of the context that never goes: the baseline.
+        serves: Whether `fresh` ever gives anything, that is, whether the service need not be
+            asked each time.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Cache:
         max_age: float | None,
         fresh_for: float,
         pinned: bytes,
+        serves: bool = True,
     ) -> None:
         self._clock = clock
         self._max = max_contexts
@@ -99,6 +102,8 @@ class Cache:
         self.fresh_for = self.base_age
         self._pinned = pinned
         self._entries: dict[bytes, Entry] = {}
+        #: Of what may be used without asking.
+        self._found = self._entries.get if serves else dict[bytes, Entry]().get
         self._sequence = itertools.count(1)
         self._tick = 0
         self._streaming = False
@@ -159,7 +164,7 @@ class Cache:
 
         Every request comes by here.
         """
-        entry = self._entries.get(key)
+        entry = self._found(key)
         if entry is None:
             return None
         batch, fresh_for = entry.batch, self.fresh_for

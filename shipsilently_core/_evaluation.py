@@ -20,7 +20,6 @@ from ._process import Latch, Lock
 from ._snapshot import Snapshot
 from ._tally import Tally
 from ._view import (
-    FROM_CACHE,
     UNSET,
     View,
     default_result,
@@ -281,14 +280,6 @@ class Evaluator(Knowledge):
 
     # One request.
 
-    def fresh(self, context: Context) -> View | None:
-        """What a request can use without asking anybody; ``None`` for nothing."""
-        entry = self.cache.fresh(context.body)
-        if entry is None or self._config.disable_cache:
-            return None
-        # As `current`, without its call: every request comes by here.
-        return View(entry.snapshot, (), self.defaults, FROM_CACHE)
-
     def enter(self, context: Context, *, may_wait: bool) -> View | tuple[Attempt, bool]:
         """What a request can use now, or the attempt that it leads or joins.
 
@@ -299,10 +290,10 @@ class Evaluator(Knowledge):
         Returns:
             A view; or an attempt and whether this caller has to carry it out.
         """
-        fresh = self.fresh(context)
-        if fresh is not None:
-            return fresh
         key = context.body
+        fresh = self.cache.fresh(key)
+        if fresh is not None:
+            return self.current(fresh)
         entry = self.cache.get(key)
         if self.closed:
             return self.known(context, Failure.NETWORK)

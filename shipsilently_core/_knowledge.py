@@ -90,6 +90,7 @@ class Knowledge:
             max_age=config.max_age,
             fresh_for=config.polling_interval,
             pinned=self.baseline.body,
+            serves=not config.disable_cache,
         )
         self.notices = Notices(clock)
         self.analytics = Analytics(
@@ -235,12 +236,14 @@ class Knowledge:
             return override_result(key, value)
         return self._mismatch(key, value, default)
 
-    def count(self, view: View, result: EvaluationResult) -> None:
-        """Tell of the check of a flag that is about to be served, and count it here unless the
-        service has.
-        """
+    def tell(self, result: EvaluationResult) -> None:
+        """Tell whoever listens of the check of a flag that is about to be served."""
         if flag_evaluated.receivers:
             self._evaluated(result)
+
+    def count(self, view: View, result: EvaluationResult) -> None:
+        """`tell` of a check, and count it here unless the service has."""
+        self.tell(result)
         if not view.is_counted(result.flag_key):
             self.analytics.record(
                 result.flag_key, unshared(result.value), result.reason, view.latency_ms

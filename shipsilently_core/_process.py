@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 __all__ = [
+    "UNMARKED",
     "Bell",
     "Errand",
     "Latch",
     "Lock",
+    "Mark",
     "ProcessGuard",
     "Worker",
     "at_exit_and_fork",
@@ -307,6 +309,9 @@ class ProcessGuard:
 
 Mark = mmap.mmap | bytes
 
+#: Of what is to be looked at each time.
+UNMARKED: Mark = b"\0"
+
 #: Of Linux's madvise(2): in a child, however it was forked, the page is full of zeros again.
 _WIPE_ON_FORK = 18
 
@@ -324,7 +329,7 @@ def _mark() -> Mark:
     except OSError:
         # An old kernel, or something that only looks like one.
         pass
-    return b"\0"
+    return UNMARKED
 
 
 class Lived(Protocol):

@@ -85,26 +85,29 @@ class Snapshot(Struct, gc=False, eq=False):
                 key: result_of(key, row, source, fallback=fallback, age=age)
                 for key, row in self.rows.items()
             }
-        made = (self if self.base is None else self.base)._made(source, fallback)
+        base = self.base
+        whole = self if base is None else base
+        made = whole.made
+        if made is None or made.source is not source or made.fallback is not fallback:
+            made = whole._make(source, fallback)
         results = made.results.copy()
-        for key in made.nested:
-            results[key] = _unshared(results[key])
-        if self.base is not None:
+        if made.nested:
+            for key in made.nested:
+                results[key] = _unshared(results[key])
+        if base is not None:
             # There are few of these for each of many users: to keep them would take more room
             # than to make them takes time.
             for key, row in self.own.items():
                 results[key] = result_of(key, row, source, fallback=fallback)
         return results
 
-    def _made(self, source: Source, fallback: bool) -> _Made:
-        """All rows of one without a base as results, made once; and which are not flat."""
-        made = self.made
-        if made is None or made.source is not source or made.fallback is not fallback:
-            results = {
-                key: result_of(key, row, source, fallback=fallback) for key, row in self.own.items()
-            }
-            nested = frozenset(k for k, row in self.own.items() if type(row.value) in (dict, list))
-            made = self.made = _Made(source, fallback, results, nested)
+    def _make(self, source: Source, fallback: bool) -> _Made:
+        """All rows of one without a base as results; and which are not flat."""
+        results = {
+            key: result_of(key, row, source, fallback=fallback) for key, row in self.own.items()
+        }
+        nested = frozenset(k for k, row in self.own.items() if type(row.value) in (dict, list))
+        made = self.made = _Made(source, fallback, results, nested)
         return made
 
 

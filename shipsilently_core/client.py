@@ -13,7 +13,9 @@ from ._clock import Clock, SystemClock
 from ._evaluation import Call, Evaluator
 from ._overrides import overrides
 from ._process import (
+    UNMARKED,
     Lock,
+    Mark,
     ProcessGuard,
     at_exit_and_fork,
     in_thread,
@@ -21,7 +23,8 @@ from ._process import (
     running_loop,
 )
 from ._resolver import Resolver
-from ._view import UNSET, View, overridden
+from ._seen import NOTHING
+from ._view import FROM_CACHE, UNSET, View, overridden
 from ._watch import Results, Watch, differing
 from ._wire import Reply
 from .config import Config, checked_seconds
@@ -99,6 +102,8 @@ class ShipSilentlyClient:
         self._background: Background | None = None
         #: Whether a parent of this process had started its background, and this one has not yet.
         self._left_behind = False
+        #: Its first byte is not 0 while there is nothing to look after before a request.
+        self._steady: Mark = UNMARKED
         #: Whether the connections have been closed, after everything that used them had ended.
         self._let_go = False
         self._on_state: tuple[Callable[[ConnectionState], object], ...] = ()
@@ -309,31 +314,36 @@ class ShipSilentlyClient:
         given = Context(context, **attributes) if attributes else Context.of(context)
         if given.dropped:
             self.evaluator.tell_dropped(given)
-        return Flags(self, given, block_event_loop)
+        return Flags(self, given, NOTHING, block_event_loop)
 
     def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """For integrations: what a request sees, and whether that is worth keeping."""
         if overrides.refused is not None and self._is_offline():
             return self._unasked(context), True
         self._begin_request()
-        view = self.evaluator.fresh(context)
-        if view is not None:
-            return view, True
         return self._resolver.resolve(context, may_block=may_block)
 
     def fresh(self, context: Context) -> View | None:
         """For integrations: what a request sees where nobody has to be asked, else ``None``."""
-        self._begin_request()
-        return self.evaluator.fresh(context)
+        # Every request comes by here, and most go no further.
+        if not self._steady[0]:
+            self._begin_request()
+        evaluator = self.evaluator
+        entry = evaluator.cache.fresh(context.body)
+        if entry is None:
+            return None
+        # As `Evaluator.current`, without its call.
+        return View(entry.snapshot, (), evaluator.defaults, FROM_CACHE)
 
     async def aresolve(self, context: Context) -> View:
         """For integrations: what a request sees, waiting in a task."""
+        self._see_loop()
+        view = self.fresh(context)
+        if view is not None:
+            return view
         if self._is_offline():
             return self._unasked(context)
-        self._begin_request()
-        self._see_loop()
-        view = self.evaluator.fresh(context)
-        return await self._resolver.aresolve(context) if view is None else view
+        return await self._resolver.aresolve(context)
 
     # The life of the client.
 
@@ -617,6 +627,7 @@ class ShipSilentlyClient:
         transport = self._transport
         if transport is not None:
             transport.forget()
+        self._steady = UNMARKED
         self._left_behind = self._left_behind or self._background is not None
         self._background = None
 
@@ -625,6 +636,8 @@ class ShipSilentlyClient:
             self._check_process()
         if self._background is None and self._starts_itself and not self.evaluator.closed:
             self._start()
+        if self._background is not None or not self._starts_itself:
+            self._steady = self._guard.mark
 
     def _start(self) -> None:
         # Here, not above: processes that only import an app, and there are many, have none.

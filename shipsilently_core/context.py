@@ -63,9 +63,9 @@ class Context:
         """The context that a caller meant, whichever way it was given."""
         if type(given) is dict:
             return cls(given) if given else _EMPTY
-        if isinstance(given, Context):
-            return given
-        return _EMPTY if given is None else cls(given)
+        if given is None:
+            return _EMPTY
+        return given if isinstance(given, Context) else cls(given)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Context) and self.body == other.body

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from msgspec import Struct
 
-from ._analytics import NOT_COUNTED, Recorder
 from ._evaluation import Evaluator
 from ._overrides import overrides
 from ._process import on_event_loop
-from ._snapshot import Row
+from ._seen import APART, NESTED, NO_ROWS, NOTHING, Seen
 from ._view import UNSET, View, overridden
 from .context import Context
 from .errors import EvaluationError
 from .signals import flag_evaluated
-from .values import EvaluationResult, FlagValue, Source
+from .values import EvaluationResult, FlagValue
 
 if TYPE_CHECKING:
     from .flagset import FlagSet
@@ -35,6 +34,10 @@ class Resolver(Protocol):
         """Knows what is known, and what is to be told of it."""
         ...
 
+    def fresh(self, context: Context) -> View | None:
+        """A view that nobody has to be asked for; ``None`` where there is none."""
+        ...
+
     def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """A view, and whether it is worth keeping for the whole request."""
         ...
@@ -44,37 +47,8 @@ class Resolver(Protocol):
         ...
 
 
-#: Nothing is ever put into it.
-_NO_ROWS: dict[str, Row] = {}
-
 #: What no flag holds, and of a type that no default has.
 _NONE = object()
-
-
-class _Seen(Struct, frozen=True, gc=False, eq=False):
-    """What is seen from one evaluation to the next.
-
-    Attributes:
-        view: The evaluation.
-        number: Of the refresh that it came with; 0 for the first evaluation.
-        counted: The keys that were asked for, so have been counted; with what they hold those
-            that can be had again without further ado, the others with `_NONE`.
-        own: The context's own rows that can be read and counted on the shortest way; none where
-            what is seen is more than they are.
-        shared: Rows that it has in common with others, for the keys that `own` has not.
-        recorder: Where these are counted.
-    """
-
-    view: View
-    number: int
-    counted: dict[str, Any]
-    own: dict[str, Row]
-    shared: dict[str, Row]
-    recorder: Recorder
-
-
-#: Of which every read goes the long way.
-_NOTHING = _Seen(View(None, (), {}, Source.CACHE), 0, {}, _NO_ROWS, _NO_ROWS, NOT_COUNTED)
 
 
 class _Refresh:
@@ -113,13 +87,14 @@ class Flags(Struct, eq=False):  # no other class is made as fast
 
     _client: Resolver
     _context: Context
+    #: What is seen, unless a refresh is due: all that a read needs, and never a mixture of two.
+    #: `NOTHING` at first.
+    _short: Seen
     _may_block: bool = False
-    _now: _Seen | None = None
+    _now: Seen | None = None
     _due: _Refresh | None = None
     #: The keys that were asked for, so counted, before there was an evaluation to keep.
     _early: dict[str, Any] | None = None
-    #: What is seen, unless a refresh is due: all that a read needs, and never a mixture of two.
-    _short: _Seen = _NOTHING
 
     @property
     def context(self) -> Context:
@@ -142,14 +117,24 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         Raises:
             EvaluationError: The attempt failed and the cache is switched off.
         """
-        if not self._left_to_reads():
-            self._seen()
+        if not overrides.values or not self._left_to_reads():
+            seen = self._seen()
+            if not seen.listed:
+                self._client.evaluator.analytics.enlist(seen)
         return self
 
     async def aload(self) -> Self:
         """`load`, waiting in a task: the plain verbs need no ``await`` afterwards."""
-        if not self._left_to_reads() and (self._now is None or self._due is not None):
+        if overrides.values and self._left_to_reads():
+            return self
+        if self._due is not None:
             await self._arrive()
+        elif self._now is None:
+            # As `_arrive`, without its coroutines.
+            context = self._context
+            seen = self._show(context, await self._client.aresolve(context), None)
+            if not seen.listed:
+                self._client.evaluator.analytics.enlist(seen)
         return self
 
     def refresh(self) -> Self:
@@ -184,11 +169,13 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         Raises:
             EvaluationError: The attempt failed and the cache is switched off.
         """
-        return overridden(self._seen().view.results())
+        results = self._seen().view.results()
+        return overridden(results) if overrides.values else results
 
     async def aevaluate_all(self) -> dict[str, EvaluationResult]:
         """`evaluate_all`, waiting in a task."""
-        return overridden((await self._aseen()).view.results())
+        results = (await self._aseen()).view.results()
+        return overridden(results) if overrides.values else results
 
     @overload
     def get(self, key: str, default: bool) -> bool: ...
@@ -220,14 +207,18 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                 self._seen()
                 seen = self._short
                 row = seen.own.get(key) or seen.shared.get(key)
-        if row is not None and not overrides.values and not flag_evaluated.receivers:
+        if (
+            row is not None
+            and value is _NONE
+            and not overrides.values
+            and not flag_evaluated.receivers
+        ):
             value = row.value
             if type(value) is kind and kind is not dict and kind is not list:
                 seen.counted[key] = value
-                recorder = seen.recorder
-                # These are no methods, and calling them as such takes longer.
-                append, time = recorder.append, recorder.time
-                append((key, row, time(), 0.0))
+                # In this order: what has been taken meanwhile is listed again.
+                if not seen.listed:
+                    self._client.evaluator.analytics.enlist(seen)
                 return value
         return self._get_any(key) if default is UNSET else self.detail(key, default).value
 
@@ -236,8 +227,8 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         declared = self._client.evaluator.defaults.get(key)
         if declared is not None:
             return self.get(key, declared)
-        value = self._short.counted.get(key, _NONE)
-        if value is not _NONE and not overrides.values:
+        value = self._short.counted.get(key, APART)
+        if value is not APART and value is not NESTED and not overrides.values:
             return value
         return self.detail(key).value
 
@@ -290,11 +281,20 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         result = evaluator.detail(view, key, default)
         if key not in seen.counted:
             # However often one request asks for a flag, it is one check.
-            evaluator.count(view, result)
-            row = None if view.failure is not None or view.own is None else view.own.get(key)
-            again = row is not None and type(row.value) not in (dict, list)
-            seen.counted[key] = row.value if row is not None and again else _NONE
+            self._note(seen, key, result)
         return result
+
+    def _note(self, seen: Seen, key: str, result: EvaluationResult) -> None:
+        """Count what is about to be served."""
+        evaluator, row = self._client.evaluator, seen.row(key)
+        if row is None or result.error is not None:
+            seen.counted[key] = APART
+            evaluator.count(seen.view, result)
+            return
+        evaluator.tell(result)
+        seen.counted[key] = NESTED if type(row.value) in (dict, list) else row.value
+        if not seen.listed:
+            evaluator.analytics.enlist(seen)
 
     async def adetail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
         """`detail`, waiting in a task."""
@@ -351,7 +351,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
     def _forget(self) -> None:
         """Be as if nothing had been read yet."""
         self._now = self._due = self._early = None
-        self._short = _NOTHING
+        self._short = NOTHING
 
     def _left_to_reads(self) -> bool:
         """Whether a test has set flags, so that nothing is evaluated ahead."""
@@ -363,11 +363,18 @@ class Flags(Struct, eq=False):  # no other class is made as fast
 
     # What is seen.
 
-    def _seen(self) -> _Seen:
+    def _seen(self) -> Seen:
         seen, due = self._now, self._due
         if seen is None and due is None:
-            context, view, lasting = self._ask(anew=False)
-            return self._show(context, view, None) if lasting else self._for_now(view)
+            # Nearly every request finds what it needs here, on as few steps as can be. The
+            # context may not have been asked for; that one has never been evaluated.
+            context = self._context
+            view = self._client.fresh(context)
+            if view is None:
+                context, view, lasting = self._ask(anew=False)
+                if not lasting:
+                    return self._for_now(view)
+            return self._show(context, view, None)
         if seen is not None and (due is None or due.taken):
             return seen
         mine = due is not None and self._may_wait()
@@ -387,19 +394,19 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             return seen
         return self._for_now(view)
 
-    def _for_now(self, view: View) -> _Seen:
+    def _for_now(self, view: View) -> Seen:
         """What a read sees that can neither wait nor is worth keeping."""
         if self._early is None:
             self._early = {}
-        return _Seen(view, 0, self._early, _NO_ROWS, _NO_ROWS, NOT_COUNTED)
+        return Seen(view, 0, self._early, NO_ROWS, NO_ROWS)
 
-    async def _aseen(self) -> _Seen:
+    async def _aseen(self) -> Seen:
         seen, due = self._now, self._due
         if seen is not None and (due is None or due.taken):
             return seen
         return await self._arrive()
 
-    async def _arrive(self) -> _Seen:
+    async def _arrive(self) -> Seen:
         due = self._due
         if due is None:
             return self._show(*await self._aask(anew=False), None)
@@ -410,7 +417,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             self._settle(due)
         return self._show(context, view, due)
 
-    def _show(self, context: Context, view: View, due: _Refresh | None) -> _Seen:
+    def _show(self, context: Context, view: View, due: _Refresh | None) -> Seen:
         seen, number = self._now, 0 if due is None else due.number
         if seen is not None and number <= seen.number:
             # Others of this request have waited, too: the first evaluation is everybody's, and
@@ -419,24 +426,22 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             return seen
         if context is not self._context:
             self._context = context
-        self._now = seen = self._made_of(view, number)
+        early, own = self._early, view.own
+        if early is not None:
+            self._early = None
+        if early or own is None or view.failure is not None:
+            seen = Seen(view, number, early or {}, NO_ROWS, NO_ROWS)
+        else:
+            base = own.base
+            shared = NO_ROWS if base is None else base.own
+            # What the service has counted is on no list of ours.
+            seen = Seen(view, number, {}, own.own, shared, view.counted)
+        self._now = seen
         if due is not None:
             self._settle(due)
         if self._due is None:
             self._short = seen
         return seen
-
-    def _made_of(self, view: View, number: int) -> _Seen:
-        early, own = self._early, view.own
-        if early is not None:
-            self._early = None
-        if early or own is None or view.failure is not None:
-            return _Seen(view, number, early or {}, _NO_ROWS, _NO_ROWS, NOT_COUNTED)
-        recorder = NOT_COUNTED if view.counted else self._client.evaluator.analytics.recorder()
-        if recorder is None:
-            return _Seen(view, number, {}, _NO_ROWS, _NO_ROWS, NOT_COUNTED)
-        shared = _NO_ROWS if own.base is None else own.base.own
-        return _Seen(view, number, {}, own.own, shared, recorder)
 
     def _make_due(self) -> bool:
         """Whether there is anything to evaluate before the next read."""
@@ -444,14 +449,14 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             self._forget()
             return False
         self._due, self._early = _Refresh(), None
-        self._short = _NOTHING
+        self._short = NOTHING
         return True
 
     def _settle(self, due: _Refresh | None) -> None:
         # Meanwhile, another one may have been asked for.
         if self._due is due:
             self._due = None
-            self._short = self._now or _NOTHING
+            self._short = self._now or NOTHING
 
     def _may_wait(self) -> bool:
         return self._may_block or not on_event_loop()

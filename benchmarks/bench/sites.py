@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from benchmarks import frameworks
-from benchmarks.frameworks import CLIENT, EXTENSION, Run, in_loop
+from benchmarks.frameworks import CLIENT, EXTENSION, Run, at_own_url, in_loop
 
 from . import peers
 from .outcome import Settings
@@ -85,7 +85,6 @@ def _django(settings: Settings, *, loop: asyncio.AbstractEventLoop | None) -> An
     from django.core.handlers.wsgi import WSGIHandler
     from django.http import HttpResponse
     from django.test import AsyncRequestFactory, RequestFactory, override_settings
-    from django.urls import path
 
     furagu, readers, missing = optional(settings)
     ours = ["shipsilently_django.FlagsMiddleware"]
@@ -141,8 +140,7 @@ def _django(settings: Settings, *, loop: asyncio.AbstractEventLoop | None) -> An
     for name, read in readers.items():
         variants[name] = (view(partial(_alone, read)), [])
     runs: dict[str, Run] = {}
-    urlpatterns[:] = [path(f"{number}", each) for number, (each, _) in enumerate(variants.values())]
-    for number, (name, (_, middleware)) in enumerate(variants.items()):
+    for name, (each, middleware) in variants.items():
         with override_settings(MIDDLEWARE=middleware):
             if loop is None:
                 handler = WSGIHandler()
@@ -151,7 +149,7 @@ def _django(settings: Settings, *, loop: asyncio.AbstractEventLoop | None) -> An
                     for request in requests:
                         assert handler.get_response(request).status_code == 200
 
-                runs[name] = Run(partial(RequestFactory().get, f"/{number}"), run)
+                runs[name] = Run(at_own_url(RequestFactory().get, each), run)
             else:
                 ahandler = ASGIHandler()
 
@@ -159,8 +157,7 @@ def _django(settings: Settings, *, loop: asyncio.AbstractEventLoop | None) -> An
                     for request in requests:
                         assert (await handler.get_response_async(request)).status_code == 200
 
-                prepare = partial(AsyncRequestFactory().get, f"/{number}")
-                runs[name] = Run(prepare, in_loop(loop, arun))
+                runs[name] = Run(at_own_url(AsyncRequestFactory().get, each), in_loop(loop, arun))
     return runs, missing
 
 
@@ -322,15 +319,7 @@ def measure(runs: dict[str, Run], settings: Settings) -> dict[str, list[float]]:
     """Seconds of one request in each variant, round by round."""
     CLIENT.evaluate_all()
 
-    def work(run: Run) -> Work:
-        def timed(count: int) -> float:
-            took = frameworks.timed(run, count)
-            CLIENT.flush()
-            return took
-
-        return timed
-
-    works = {name: work(run) for name, run in runs.items()}
+    works: dict[str, Work] = {name: partial(frameworks.timed, run) for name, run in runs.items()}
     for each in works.values():
         each(20)
     return take_turns(works, settings, most=frameworks.MOST)

@@ -13,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from shipsilently_core import AnalyticsConfig, FailureReport
 from shipsilently_core._analytics import Analytics
 from shipsilently_core._notices import Notices
+from shipsilently_core._seen import NO_ROWS, NOTHING, Seen
+from shipsilently_core._snapshot import Row
 from shipsilently_core._tally import Tally
 from shipsilently_core._wire import EVENTS, Reply, Request
 from shipsilently_core.testing import ManualClock
@@ -67,6 +69,8 @@ class AnalyticsMachine(RuleBasedStateMachine):
         self.paused_until = 0.0
         self.not_before = 0.0
         self.told_full = False
+        #: The last that has read flags.
+        self.request: Seen | None = None
 
     @initialize(
         most=st.sampled_from([1, 3, 50, 2_300]),
@@ -106,6 +110,54 @@ class AnalyticsMachine(RuleBasedStateMachine):
                     self.told_full = True
                     self.woken -= 1
                 self.forget_oldest()
+
+    @rule(
+        requests=st.lists(st.tuples(st.booleans(), st.sampled_from([1, 2, 9, 60])), max_size=12),
+        number=st.sampled_from([0.2, 0.7]),
+    )
+    def requests_read(self, requests: list[tuple[bool, int]], number: float) -> None:
+        """Each goes on with what it has seen, or is another one, and notes what it reads."""
+        self.luck.number = number
+        noted: list[list[str]] = []
+        for goes_on, count in requests:
+            if not goes_on or self.request is None:
+                self.request = Seen(NOTHING.view, 0, {}, {}, NO_ROWS, listed=False)
+            request = self.request
+            if not request.listed and self.rate:
+                # Of those that were listed before, all is noted by now.
+                size = len(self.waiting) + sum(map(len, noted))
+                noted.append([])
+                full = self.most + 1 if self.told_full else min(self.batch, self.most + 1)
+                if size >= full and self.rate < 1.0:
+                    # Only what is left of it counts.
+                    left = sum(map(len, noted)) if number < self.rate else 0
+                    size = len(self.waiting) + left
+                    self.take(noted, number)
+                if size > self.most:
+                    self.take(noted, number)
+                if size >= self.batch and not self.told_full:
+                    self.told_full = True
+                    self.woken -= 1
+            for _ in range(count):
+                self.number += 1
+                key = f"f{self.number}"
+                request.own[key] = Row(self.number, "rollout")
+                request.counted[key] = self.number
+                if not request.listed:
+                    self.analytics.enlist(request)
+                if self.rate:
+                    noted[-1].append(key)
+        self.take(noted, number)
+        # What is looked at is taken, so a request goes on as one that is to be listed again.
+        assert len(self.analytics) == len(self.waiting)
+
+    def take(self, noted: list[list[str]], number: float) -> None:
+        """What is noted waits, as far as it is sampled, in the order in which it was listed."""
+        for keys in noted:
+            if number < self.rate:
+                self.waiting += keys
+            keys.clear()
+        self.forget_oldest()
 
     def forget_oldest(self) -> int:
         beyond = max(0, len(self.waiting) - self.most)

@@ -10,6 +10,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from shipsilently_core import Context, Failure, Flags, ShipSilentlyClient
+from shipsilently_core._overrides import overrides
+from shipsilently_core._seen import NOTHING, Seen
 
 from .person import UNASKED, UNKNOWN, ask, settled
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from .extension import ShipSilently
 
 __all__ = ["RequestFlags"]
+
+#: What nobody in particular is evaluated for.
+NOBODY = Context()
 
 #: What a context function mostly gives; none of these has to be awaited.
 _AT_ONCE = frozenset({dict, Context, type(None)})
@@ -64,18 +69,17 @@ class RequestFlags(Flags, eq=False, kw_only=True):
 
     async def aload(self) -> Self:
         """Evaluate, unless that is done already; afterwards every verb answers from memory."""
-        if self._left_to_reads():
+        if overrides.values and self._left_to_reads():
             if self._now is None:
                 # Should this test read another flag than it has set, that must know whom for.
                 await self._awhom(anew=False)
-        elif self._now is None or self._due is not None:
+        elif self._due is not None:
             await self._arrive()
-        return self
-
-    def on(self, connection: HTTPConnection) -> Self:
-        """The same flags, where a middleware may have given the connection a new scope."""
-        if self._context is UNASKED:
-            self._connection = connection
+        elif self._now is None:
+            # As `_arrive`, without its coroutine, in nearly every request.
+            seen = self._show(*await self._aask(anew=False), None)
+            if not seen.listed:
+                self._client.evaluator.analytics.enlist(seen)
         return self
 
     def of(self, context: Context) -> RequestFlags:
@@ -85,7 +89,7 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         if self._context == context:
             return self
         return RequestFlags(
-            self._client, context, _shipsilently=self._shipsilently, _connection=None
+            self._client, context, NOTHING, _shipsilently=self._shipsilently, _connection=None
         )
 
     def _forget(self) -> None:
@@ -94,9 +98,17 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             # A socket may have become another person's.
             self._context = UNASKED
 
+    def _seen(self) -> Seen:
+        if self._now is not None or self._due is not None:
+            return super()._seen()
+        context, view, lasting = self._ask(anew=False)
+        return self._show(context, view, None) if lasting else self._for_now(view)
+
     def _ask(self, *, anew: bool) -> tuple[Context, View, bool]:
         began = perf_counter()
-        self._shipsilently.tell_if_lazy()
+        shipsilently = self._shipsilently
+        if shipsilently.unannounced:
+            shipsilently.tell_if_lazy()
         try:
             context = self._whom(anew=anew)
             if context is None:
@@ -108,14 +120,18 @@ class RequestFlags(Flags, eq=False, kw_only=True):
                 return UNKNOWN, self._unknown(), False
             if context is UNKNOWN:
                 return UNKNOWN, self._unknown(), True
-            view, lasting = self._client.resolve(context, self._may_block)
-            return context, view, lasting
+            view = self._client.fresh(context)
+            if view is not None:
+                return context, view, True
+            return context, *self._client.resolve(context, self._may_block)
         finally:
             self._took = perf_counter() - began
 
     async def _aask(self, *, anew: bool) -> tuple[Context, View]:
         began = perf_counter()
-        self._shipsilently.tell_if_lazy()
+        shipsilently = self._shipsilently
+        if shipsilently.unannounced:
+            shipsilently.tell_if_lazy()
         try:
             context = self._context
             if context is UNASKED or anew:
@@ -126,7 +142,7 @@ class RequestFlags(Flags, eq=False, kw_only=True):
                 context = self._found(given, anew=anew)
             if context is UNKNOWN:
                 return UNKNOWN, self._unknown()
-            view = self.client.fresh(context)
+            view = self._client.fresh(context)
             return context, await self._client.aresolve(context) if view is None else view
         finally:
             self._took = perf_counter() - began
@@ -155,23 +171,26 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         return self._found(given, anew=anew)
 
     def _given(self, *, anew: bool) -> Any:
-        connection = self._connection
+        connection: Any = self._connection
         if connection is None or (self._context is not UNASKED and not anew):
             return self._context
         function = self._shipsilently.context
         if function is None:
             return None
-        if not isinstance(connection, HTTPConnection):
+        if not hasattr(connection, "scope"):
             connection = self._connection = HTTPConnection(connection)
         return ask(function, connection, self._client.evaluator.notices)
 
     def _found(self, given: Any, *, anew: bool) -> Context:
-        found = self._client.evaluator.context(given)
+        found = NOBODY if given is None else self._client.evaluator.context(given)
         if self._context is UNASKED:
             self._context = found
             connection = self._connection
-            # Both are mappings with the scope's keys.
-            if connection is not None and connection["type"] == "http":
+            if connection is None:
+                return found
+            # To ask whether something is an `HTTPConnection` takes as long as all the rest here.
+            scope = getattr(connection, "scope", connection)
+            if scope["type"] == "http":
                 # The connection knows these flags: together they would be garbage to collect.
                 self._connection = None
         elif not anew:

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 
 from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyClient
+from shipsilently_core._seen import NOTHING
 
 from .connection import RequestFlags
 from .lifespan import Lifespan
@@ -83,6 +84,8 @@ class ShipSilently:
         self._config = client.config
         self._lock = Lock()
         self._running = 0
+        #: Whether a request that comes now would be worth a word, since no lifespan has run.
+        self.unannounced = True
         self._told = False
 
     def __repr__(self) -> str:
@@ -113,7 +116,7 @@ class ShipSilently:
             client: Another client than its own, as that of the app around a mounted one.
         """
         return RequestFlags(
-            client or self.client, UNASKED, _shipsilently=self, _connection=connection
+            client or self.client, UNASKED, NOTHING, _shipsilently=self, _connection=connection
         )
 
     def install(self, app: Starlette, *, server_timing: bool = False) -> None:
@@ -143,6 +146,7 @@ class ShipSilently:
         """Start the client, for the lifespan. Returns at once and never raises."""
         with self._lock:
             self._running += 1
+            self.unannounced = False
         try:
             self.client.start()
         except Exception:
@@ -154,6 +158,7 @@ class ShipSilently:
             self._running -= 1
             if self._running:
                 return
+            self.unannounced = not self._told
         try:
             client = self._release()
             if client is not None:
@@ -179,9 +184,9 @@ class ShipSilently:
 
     def tell_if_lazy(self) -> None:
         """Say once that a request came before any lifespan."""
-        if self._running or self._told:
+        if not self.unannounced:
             return
-        self._told = True
+        self.unannounced, self._told = False, True
         log.warning(
             "the client starts with this request, since no lifespan of the app has run: give "
             "the app lifespan=shipsilently.lifespan, or call shipsilently.install(app); in "

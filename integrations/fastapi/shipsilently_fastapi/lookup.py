@@ -11,6 +11,8 @@ from starlette.datastructures import State
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
+from shipsilently_core._seen import NOTHING
+
 from .connection import RequestFlags
 from .lifespan import STATE, Lifespan
 from .person import UNASKED
@@ -46,8 +48,10 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
     if flags is None or flags.app is not app:
         flags = flags_in(scope, _installed(app))
         flags.app = app
-    # Once it is known whom for, the connection does not matter.
-    return flags.on(connection) if flags._context is UNASKED else flags
+    if flags._context is UNASKED:
+        # Once it is known whom for, the connection does not matter.
+        flags._connection = connection
+    return flags
 
 
 def current_flags() -> RequestFlags:
@@ -96,6 +100,7 @@ def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
     made = RequestFlags(
         client or own.client,
         UNASKED,
+        NOTHING,
         _shipsilently=own,
         _connection=scope,
         app=scope.get("app"),

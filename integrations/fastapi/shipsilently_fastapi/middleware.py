@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shipsilently_core._seen import NOTHING
+
 from .connection import RequestFlags
 from .lifespan import STATE
 from .lookup import SCOPE_KEY, current, flags_in
@@ -54,6 +56,7 @@ class FlagsMiddleware:
             flags = scope[SCOPE_KEY] = RequestFlags(
                 shipsilently.made or shipsilently.client,
                 UNASKED,
+                NOTHING,
                 _shipsilently=shipsilently,
                 _connection=scope,
                 app=scope.get("app"),

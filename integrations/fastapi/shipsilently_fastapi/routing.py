@@ -10,6 +10,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from shipsilently_core import Context, Flags
+from shipsilently_core._seen import NOTHING
 
 from .gates import Gate
 
@@ -36,7 +37,7 @@ def hide_closed_routes(app: FastAPI, shipsilently: ShipSilently) -> None:
 
     def openapi() -> dict[str, Any]:
         schema = whole_schema()
-        flags = Flags(_Baseline(shipsilently), Context())
+        flags = Flags(_Baseline(shipsilently), Context(), NOTHING)
         closed = {
             operation
             for operation, gates in _gated(app)
@@ -52,6 +53,10 @@ class _Baseline:
 
     def __init__(self, shipsilently: ShipSilently) -> None:
         self.evaluator = shipsilently.client.evaluator
+
+    def fresh(self, context: Context) -> View | None:
+        """See `ShipSilentlyClient.fresh`: it always sees what is known."""
+        return None
 
     def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """See `ShipSilentlyClient.resolve`."""

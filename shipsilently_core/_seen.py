@@ -1,0 +1,84 @@
+"""What the flags of one request see of one evaluation, and the sheet of what was read of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from ._events import Check
+from ._snapshot import Row
+from ._view import View
+from .values import Source
+
+__all__ = ["APART", "NESTED", "NOTHING", "NO_ROWS", "Seen"]
+
+#: Nothing is ever put into it.
+NO_ROWS: dict[str, Row] = {}
+
+
+class _Mark:
+    """Stands in `Seen.counted` for a value that cannot be had from there; of no flag's type."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+#: It is counted here, but each reader gets an object of its own.
+NESTED = _Mark("NESTED")
+#: It is counted elsewhere: as a default, or as a flag that nobody knows.
+APART = _Mark("APART")
+
+
+# It is in no cycle: what holds it does so until its checks are taken.
+class Seen(Struct, gc=False, eq=False):
+    """What is seen from one evaluation to the next, and what was read of it.
+
+    Only the last four change, so a read never sees a mixture of two evaluations.
+
+    Attributes:
+        view: The evaluation.
+        number: Of the refresh that it came with; 0 for the first evaluation.
+        counted: The keys that were asked for, so have been counted or are noted here, in that
+            order; with what they hold, `NESTED`, or `APART`.
+        own: The context's own rows that can be read and counted on the shortest way; none where
+            what is seen is more than they are.
+        shared: Rows that it has in common with others, for the keys that `own` has not.
+        listed: As `Sheet`; always for what somebody else counts.
+        taken: How many of the keys have been.
+        moment: As `Sheet`.
+    """
+
+    view: View
+    number: int
+    counted: dict[str, Any]
+    own: dict[str, Row]
+    shared: dict[str, Row]
+    listed: bool = True
+    taken: int = 0
+    moment: float = 0.0
+
+    def row(self, key: str) -> Row | None:
+        """A flag that can be read and counted on the shortest way."""
+        return self.own.get(key) or self.shared.get(key)
+
+    def take(self) -> list[Check]:
+        """The checks that were noted since this was called last, for `Analytics`."""
+        # In this order: what is noted from here on is listed again, or taken now.
+        self.listed = False
+        keys = list(self.counted.items())[self.taken :]
+        self.taken += len(keys)
+        moment = self.moment
+        checks = []
+        for key, value in keys:
+            row = None if value is APART else self.row(key)
+            if row is not None:
+                checks.append((key, row, moment, 0.0))
+        return checks
+
+
+#: Of which every read goes the long way.
+NOTHING = Seen(View(None, (), {}, Source.CACHE), 0, {}, NO_ROWS, NO_ROWS)
