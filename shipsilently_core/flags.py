@@ -368,13 +368,15 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if seen is None and due is None:
             # Nearly every request finds what it needs here, on as few steps as can be. The
             # context may not have been asked for; that one has never been evaluated.
-            context = self._context
-            view = self._client.fresh(context)
-            if view is None:
-                context, view, lasting = self._ask(anew=False)
-                if not lasting:
-                    return self._for_now(view)
-            return self._show(context, view, None)
+            view = self._client.fresh(self._context)
+            own = None if view is None else view.own
+            if view is not None and own is not None and self._early is None:
+                # As `_show`, without its call.
+                base = own.base
+                seen = Seen(view, 0, {}, own.own, NO_ROWS if base is None else base.own, False)
+                self._now = self._short = seen
+                return seen
+            return self._first()
         if seen is not None and (due is None or due.taken):
             return seen
         mine = due is not None and self._may_wait()
@@ -393,6 +395,10 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             # Nobody has awaited the refresh, and this read cannot.
             return seen
         return self._for_now(view)
+
+    def _first(self) -> Seen:
+        context, view, lasting = self._ask(anew=False)
+        return self._show(context, view, None) if lasting else self._for_now(view)
 
     def _for_now(self, view: View) -> Seen:
         """What a read sees that can neither wait nor is worth keeping."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -69,18 +70,55 @@ class RequestFlags(Flags, eq=False, kw_only=True):
 
     async def aload(self) -> Self:
         """Evaluate, unless that is done already; afterwards every verb answers from memory."""
-        if overrides.values and self._left_to_reads():
-            if self._now is None:
-                # Should this test read another flag than it has set, that must know whom for.
-                await self._awhom(anew=False)
-        elif self._due is not None:
-            await self._arrive()
-        elif self._now is None:
-            # As `_arrive`, without its coroutine, in nearly every request.
-            seen = self._show(*await self._aask(anew=False), None)
-            if not seen.listed:
-                self._client.evaluator.analytics.enlist(seen)
+        rest = self.begin()
+        if rest is not None:
+            await rest
         return self
+
+    def begin(self) -> Awaitable[object] | None:
+        """`aload`, as far as nothing has to be waited for: mostly all of it.
+
+        Returns:
+            What is left, to be awaited at once; mostly ``None``, which costs no coroutine.
+        """
+        if overrides.values and self._left_to_reads():
+            # Should this test read another flag than it has set, that must know whom for.
+            return self._awhom(anew=False) if self._now is None else None
+        if self._due is not None:
+            return self._arrive()
+        if self._now is not None:
+            return None
+        began = perf_counter()
+        shipsilently = self._shipsilently
+        if shipsilently.unannounced:
+            shipsilently.tell_if_lazy()
+        context = self._context
+        if context is UNASKED:
+            given = self._given(anew=False)
+            if type(given) not in _AT_ONCE and inspect.isawaitable(given):
+                return self._go_on(began, given)
+            context = self._found(given, anew=False)
+        view = self._client.fresh(context)
+        if view is None:
+            return self._go_on(began, context)
+        self._took = perf_counter() - began
+        seen = self._show(context, view, None)
+        if not seen.listed:
+            self._client.evaluator.analytics.enlist(seen)
+        return None
+
+    async def _go_on(self, began: float, given: Any) -> None:
+        """What `begin` has left: for whom, where that has to be awaited, and the evaluation."""
+        try:
+            if not isinstance(given, Context):
+                given = await settled(given, self._client.evaluator.notices)
+                given = self._found(given, anew=False)
+            view = self._unknown()
+            if given is not UNKNOWN:
+                view = await self._client.aresolve(given)
+        finally:
+            self._took = perf_counter() - began
+        self._show(given, view, None)
 
     def of(self, context: Context) -> RequestFlags:
         """The flags of the same request for this context: these, unless they are another's."""
@@ -101,8 +139,7 @@ class RequestFlags(Flags, eq=False, kw_only=True):
     def _seen(self) -> Seen:
         if self._now is not None or self._due is not None:
             return super()._seen()
-        context, view, lasting = self._ask(anew=False)
-        return self._show(context, view, None) if lasting else self._for_now(view)
+        return self._first()
 
     def _ask(self, *, anew: bool) -> tuple[Context, View, bool]:
         began = perf_counter()
@@ -129,21 +166,11 @@ class RequestFlags(Flags, eq=False, kw_only=True):
 
     async def _aask(self, *, anew: bool) -> tuple[Context, View]:
         began = perf_counter()
-        shipsilently = self._shipsilently
-        if shipsilently.unannounced:
-            shipsilently.tell_if_lazy()
         try:
-            context = self._context
-            if context is UNASKED or anew:
-                # As `_awhom`, which would be one more coroutine for nearly every request.
-                given = self._given(anew=anew)
-                if type(given) not in _AT_ONCE and inspect.isawaitable(given):
-                    given = await settled(given, self._client.evaluator.notices)
-                context = self._found(given, anew=anew)
+            context = await self._awhom(anew=anew)
             if context is UNKNOWN:
                 return UNKNOWN, self._unknown()
-            view = self._client.fresh(context)
-            return context, await self._client.aresolve(context) if view is None else view
+            return context, await self._client.aresolve(context)
         finally:
             self._took = perf_counter() - began
 

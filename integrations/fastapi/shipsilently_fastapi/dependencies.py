@@ -31,7 +31,12 @@ class FlagsDependency:
 
     async def __call__(self, connection: HTTPConnection) -> RequestFlags:
         """For ``Depends``: waits for the request's one evaluation."""
-        return await get_flags(connection).aload()
+        found = get_flags(connection)
+        # As `RequestFlags.aload`, without its coroutine.
+        rest = found.begin()
+        if rest is not None:
+            await rest
+        return found
 
     def using(self, context: Callable[..., Any]) -> FlagsDependency:
         """Flags for the context that another dependency gives, as your authentication does.

@@ -81,6 +81,8 @@ class ShipSilently:
             client = self._make()
         #: The client; ``None`` between two lives of the app.
         self.made: ShipSilentlyClient | None = client
+        #: The app whose requests have last found that they are served by this.
+        self.app: Starlette | None = None
         self._config = client.config
         self._lock = Lock()
         self._running = 0

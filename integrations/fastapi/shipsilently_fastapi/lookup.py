@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from starlette.datastructures import State
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
@@ -46,8 +45,24 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
     flags: RequestFlags | None = scope.get(SCOPE_KEY)
     app = scope.get("app")
     if flags is None or flags.app is not app:
-        flags = flags_in(scope, _installed(app))
+        state = scope.get("state")
+        outer: ShipSilently | None = state.get(STATE) if state else None
+        if flags is None and outer is not None and outer.app is app:
+            # What `flags_in` would find, in nearly every request without a middleware.
+            flags = scope[SCOPE_KEY] = RequestFlags(
+                outer.made or outer.client,
+                UNASKED,
+                NOTHING,
+                _shipsilently=outer,
+                _connection=connection,
+                app=app,
+            )
+            return flags
+        own = _installed(app)
+        flags = flags_in(scope, own)
         flags.app = app
+        if own is not None and own is outer:
+            own.app = app
     if flags._context is UNASKED:
         # Once it is known whom for, the connection does not matter.
         flags._connection = connection
@@ -116,8 +131,10 @@ def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
 def _installed(app: Any) -> ShipSilently | None:
     state = getattr(app, "state", None)
     installed: ShipSilently | None = None
-    # To ask a `State` for an attribute that is not there takes longer than all the rest.
-    if not isinstance(state, State) or STATE in state:
+    # To ask a `State` for what is not there takes longer than all the rest, and to ask whether it
+    # is there goes through all that is. Where it keeps that is Starlette's own affair.
+    kept = getattr(state, "__dict__", {}).get("_state")
+    if kept is None or STATE in kept:
         installed = getattr(state, STATE, None)
     if installed is None:
         lifespan = getattr(getattr(app, "router", None), "lifespan_context", None)
