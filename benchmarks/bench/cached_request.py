@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
+from benchmarks.frameworks import AHEAD, CLIENT, MOST
+
 from . import sites
 from .outcome import Figure, Goal, Outcome, Settings
-from .timing import added, median
+from .timing import added, median, take_turns
 
 
 def run(settings: Settings) -> Outcome:
@@ -21,9 +25,29 @@ def run(settings: Settings) -> Outcome:
         for name, took in figures.items():
             theirs = added(took, bare) * 1e6
             note = "added" if name in (sites.TEN, sites.FURAGU_TEN) else "added, no integration"
+            if name == sites.LEAST_TEN:
+                note = "added: the least that ten reads take in Python"
             rows.append(Figure(f"{framework}, {name}", theirs, "µs", ours / theirs, note))
         rows.extend(
             Figure(f"{framework}, {name}", None, "µs", note=why) for name, why in missing.items()
         )
         goals.append(Goal(f"{framework}: ten reads ≤ 6 µs added", ours, 6.0))
+    alone = take_turns({"alone": by_themselves}, settings, most=MOST)["alone"]
+    what = "the core, ten reads, in a loop of its own"
+    rows.append(Figure(what, median(alone) * 1e6, "µs", None, "the whole, no framework"))
     return Outcome(rows, goals)
+
+
+def by_themselves(count: int) -> float:
+    """Seconds of so many times ten first reads, with nothing else in between."""
+    took = 0.0
+    for begun in range(0, count, AHEAD):
+        turns = range(min(AHEAD, count - begun))
+        began = time.thread_time()
+        for _ in turns:
+            flags = CLIENT.flags()
+            for key in sites.KEYS:
+                flags.get(key, False)
+        took += time.thread_time() - began
+        CLIENT.flush()
+    return took

@@ -2,18 +2,21 @@
 
 # Annotations of endpoints are looked at when they are added, so they are no strings here.
 
+import time
 from importlib import import_module
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI
 from fastapi.responses import PlainTextResponse
-from shipsilently_fastapi import FlagsDep
+from shipsilently_fastapi import FlagsDep, flags
+from shipsilently_fastapi.lifespan import STATE
+from starlette.requests import HTTPConnection
 
-from benchmarks.frameworks import EXTENSION, Run
+from benchmarks.frameworks import AHEAD, CLIENT, EXTENSION, MOST, Run
 
 from . import peers, sites
 from .outcome import Figure, Goal, Outcome, Settings
-from .timing import added, median
+from .timing import added, median, take_turns
 
 EMPTY = "an empty async dependency"
 
@@ -29,7 +32,28 @@ def run(settings: Settings) -> Outcome:
         theirs = added(took, bare) * 1e6
         rows.append(Figure(name, theirs, "µs", ours / theirs, "added"))
     rows.extend(Figure(name, None, "µs", note=why) for name, why in missing.items())
+    alone = take_turns({"alone": by_itself}, settings, most=MOST)["alone"]
+    what = "the dependency and the read, in a loop of their own"
+    rows.append(Figure(what, median(alone) * 1e6, "µs", None, "the whole, no framework"))
     return Outcome(rows, [Goal("Depends(flags) and one read ≤ 14 µs added", ours, 14.0)])
+
+
+def by_itself(count: int) -> float:
+    """Seconds of so many calls of the dependency, each for a request of its own, and a read."""
+    took = 0.0
+    scope = {"type": "http", "headers": [], "state": {STATE: EXTENSION}}
+    for begun in range(0, count, AHEAD):
+        connections = [HTTPConnection(dict(scope)) for _ in range(min(AHEAD, count - begun))]
+        began = time.thread_time()
+        for connection in connections:
+            call = flags(connection)
+            try:
+                call.send(None)
+            except StopIteration as end:
+                end.value.is_enabled("flag-0")
+        took += time.thread_time() - began
+        CLIENT.flush()
+    return took
 
 
 def endpoints(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:

@@ -39,6 +39,12 @@ CASES: dict[str, tuple[str, str, str]] = {
     "shipsilently_flask": (_FLASK, "import shipsilently_flask" + _TRANSPORT, _MADE),
     "shipsilently_fastapi": (_FASTAPI, "import shipsilently_fastapi" + _TRANSPORT, _MADE),
 }
+#: A library that each of these needs, alone.
+LIBRARIES: dict[str, tuple[str, str, str]] = {
+    "msgspec alone in Django": (_DJANGO, "import msgspec", ""),
+    "msgspec alone in Flask": (_FLASK, "import msgspec", ""),
+    "msgspec alone in FastAPI": (_FASTAPI, "import msgspec", ""),
+}
 PEERS: dict[str, tuple[str, str, str]] = {
     "furagu in Django": (
         _DJANGO,
@@ -68,7 +74,7 @@ print(json.dumps([first, first_size, time.process_time() - began]))
 
 def run(settings: Settings) -> Outcome:
     """Measure."""
-    cases = CASES if settings.own else CASES | PEERS
+    cases = CASES | LIBRARIES if settings.own else CASES | LIBRARIES | PEERS
     figures: dict[str, list[list[float]]] = {name: [] for name in cases}
     missing: dict[str, str] = {}
     # An installed package is compiled once and for all, so the source tree must be too.

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
 from typing import Any
+
+from asgiref.sync import markcoroutinefunction
 
 from benchmarks import frameworks
 from benchmarks.frameworks import CLIENT, EXTENSION, Run, at_own_url, in_loop
@@ -32,10 +35,93 @@ BARE, OURS, TEN, FURAGU, FURAGU_TEN = (
     "furagu",
     ("furagu, ten reads"),
 )
+#: What the same takes at least, in Python: where a limit is that is not ours.
+LEAST, LEAST_TEN = (
+    "a middleware that sets a context variable and an attribute",
+    "ten calls of a method that looks up a dictionary",
+)
 LAUNCHDARKLY_TEN, STATSIG_TEN = (
     "launchdarkly-server-sdk, ten reads",
     "statsig-python-core, ten reads",
 )
+
+
+class Held:
+    """The least that flags can be: a dictionary, asked with a default."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    def get(self, key: str, default: Any) -> Any:
+        """The value, if it is of the default's type."""
+        value = self._values.get(key)
+        return value if type(value) is type(default) else default
+
+
+def ten_of_held(request: object = None) -> None:
+    """Ten reads of the least that flags can be."""
+    held = Held(FLAGS)
+    for key in KEYS:
+        held.get(key, False)
+
+
+class DjangoLeast:
+    """Sets a context variable and an attribute, and takes the variable back."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Any) -> None:
+        self.get_response = get_response
+        self._is_async = asyncio.iscoroutinefunction(get_response)
+        if self._is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, request: Any) -> Any:
+        """Handle a request."""
+        if self._is_async:
+            return self.in_task(request)
+        before = _variable.get()
+        request.least = Held(FLAGS)
+        _variable.set(request)
+        try:
+            return self.get_response(request)
+        finally:
+            _variable.set(before)
+
+    async def in_task(self, request: Any) -> Any:
+        """The same."""
+        before = _variable.get()
+        request.least = Held(FLAGS)
+        _variable.set(request)
+        try:
+            return await self.get_response(request)
+        finally:
+            _variable.set(before)
+
+
+class ASGILeast:
+    """The same for a scope."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        least = scope["least"] = Held(FLAGS)
+        token = _variable.set(least)
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            _variable.reset(token)
+
+
+_variable: ContextVar[Any] = ContextVar("least", default=None)
 
 
 def _furagu() -> Any:
@@ -133,6 +219,8 @@ def _django(settings: Settings, *, loop: asyncio.AbstractEventLoop | None) -> An
         BARE: (view(lambda request: None), []),
         OURS: (view(lambda request: None), ours),
         TEN: (view(ten) if loop is None else aten, ours),
+        LEAST: (view(lambda request: None), [f"{__name__}.DjangoLeast"]),
+        LEAST_TEN: (view(ten_of_held), []),
     }
     if furagu is not None:
         variants[FURAGU] = (view(lambda request: None), theirs)
@@ -198,7 +286,16 @@ def flask(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
             furagu.get_boolean_value(key, False)
         return ""
 
-    apps = {BARE: app_of("bare", empty), OURS: app_of("ours", empty), TEN: app_of("ten", ten)}
+    def least() -> str:
+        ten_of_held()
+        return ""
+
+    apps = {
+        BARE: app_of("bare", empty),
+        OURS: app_of("ours", empty),
+        TEN: app_of("ten", ten),
+        LEAST_TEN: app_of("least", least),
+    }
     for name in (OURS, TEN):
         ShipSilently(apps[name], client=CLIENT)
     if furagu is not None:
@@ -257,9 +354,11 @@ def fastapi(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
             furagu.get_boolean_value(key, False)
         return PlainTextResponse("")
 
-    apps = {BARE: FastAPI(), OURS: FastAPI(), TEN: FastAPI()}
-    for app, view in zip(apps.values(), (empty, empty, ten), strict=True):
-        app.get("/")(view)
+    views = {BARE: empty, OURS: empty, TEN: ten, LEAST: empty, LEAST_TEN: reading(ten_of_held)}
+    apps = {name: FastAPI() for name in views}
+    for name, view in views.items():
+        apps[name].get("/")(view)
+    apps[LEAST].add_middleware(ASGILeast)
     for name in (OURS, TEN):
         EXTENSION.install(apps[name])
     if furagu is not None:

@@ -32,7 +32,10 @@ def run(settings: Settings) -> Outcome:
         if engine == "Django":
             goals.append(Goal("Django: a flag ≤ 0.8 µs added", costs[TAG], 0.8))
         else:
-            floor = f"an {{% if %}} that calls a function: {costs[CALLED] / costs[IF]:.1f}"
+            floor = (
+                f"a test of two names: {costs[COMPARED] / costs[IF]:.1f}, "
+                f"a call: {costs[CALLED] / costs[IF]:.1f}"
+            )
             share = costs[TAG] / costs[IF]
             goals.append(
                 Goal(f"{engine}: a flag ≤ 1.2 × a plain {{% if %}}", share, 1.2, note=floor)
@@ -45,6 +48,7 @@ IF = "{% if x %}"
 CALL = '{% if flag("x") %}'
 CALLED = '{% if f("x") %}'
 NAME = "{{ x }}"
+COMPARED = "{% if x is eq y %}"
 
 
 def django() -> tuple[dict[str, Work], Callable[[], object]]:
@@ -92,7 +96,7 @@ def flask() -> tuple[dict[str, Work], Callable[[], object]]:
     within = app.test_request_context()
     within.push()
     assert flags.get(FLAG, False) is True
-    return _jinja(app.jinja_env, {"x": True}), within.pop
+    return _jinja(app.jinja_env, {"x": True, "y": True}), within.pop
 
 
 def fastapi() -> tuple[dict[str, Work], Callable[[], object]]:
@@ -109,7 +113,7 @@ def fastapi() -> tuple[dict[str, Work], Callable[[], object]]:
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
     request = Request({**scope, "state": {STATE: EXTENSION}})
     assert get_flags(request).get(FLAG, False) is True
-    return _jinja(templates.env, {"request": request, "x": True}), lambda: None
+    return _jinja(templates.env, {"request": request, "x": True, "y": True}), lambda: None
 
 
 def _jinja(environment: Any, context: dict[str, Any]) -> dict[str, Work]:
@@ -119,6 +123,7 @@ def _jinja(environment: Any, context: dict[str, Any]) -> dict[str, Work]:
         IF: PLAIN.format("{% if x %} {% endif %}"),
         CALL: PLAIN.format(f'{{% if flag("{FLAG}") %}} {{% endif %}}'),
         CALLED: PLAIN.format('{% if f("x") %} {% endif %}'),
+        COMPARED: PLAIN.format("{% if x is eq y %} {% endif %}"),
         NAME: PLAIN.format("{{ x }}"),
     }
     environment.globals["f"] = {"x": True}.get

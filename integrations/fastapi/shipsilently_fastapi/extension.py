@@ -85,7 +85,8 @@ class ShipSilently:
         self.app: Starlette | None = None
         self._config = client.config
         self._lock = Lock()
-        self._running = 0
+        #: How many lifespans keep it going.
+        self.running = 0
         #: Whether a request that comes now would be worth a word, since no lifespan has run.
         self.unannounced = True
         self._told = False
@@ -147,7 +148,7 @@ class ShipSilently:
     def start(self) -> None:
         """Start the client, for the lifespan. Returns at once and never raises."""
         with self._lock:
-            self._running += 1
+            self.running += 1
             self.unannounced = False
         try:
             self.client.start()
@@ -157,8 +158,8 @@ class ShipSilently:
     async def stop(self) -> None:
         """Close the client with the last lifespan that uses it. Never raises."""
         with self._lock:
-            self._running -= 1
-            if self._running:
+            self.running -= 1
+            if self.running:
                 return
             self.unannounced = not self._told
         try:

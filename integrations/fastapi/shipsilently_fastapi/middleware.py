@@ -11,7 +11,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shipsilently_core._seen import NOTHING
 
 from .connection import RequestFlags
-from .lifespan import STATE
 from .lookup import SCOPE_KEY, current, flags_in
 from .person import UNASKED
 
@@ -50,9 +49,8 @@ class FlagsMiddleware:
             return
         shipsilently = self.shipsilently
         outer = scope.get(SCOPE_KEY)
-        state = scope.get("state")
-        if outer is None and (not state or state.get(STATE) is shipsilently):
-            # What `flags_in` would find in nearly every request.
+        if outer is None and shipsilently.running and "router" not in scope:
+            # What `flags_in` would find in nearly every request: there is no app around this one.
             flags = scope[SCOPE_KEY] = RequestFlags(
                 shipsilently.made or shipsilently.client,
                 UNASKED,
