@@ -15,7 +15,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-__all__ = ["django_app", "fastapi_app", "flask_app"]
+__all__ = [
+    "django_app",
+    "fastapi_app",
+    "fastapi_asking_app",
+    "flask_app",
+    "flask_asking_app",
+]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -53,9 +59,9 @@ def pages(folder: Path) -> Path:
     return found
 
 
-def flask_app() -> Any:
+def flask_app(*, asking: bool = False) -> Any:
     """The Flask example without flags."""
-    from flask import Blueprint, Flask, render_template
+    from flask import Blueprint, Flask, after_this_request, render_template, request
     from flask_login import LoginManager  # type: ignore[import-untyped]
 
     app = Flask("plain_flask", template_folder=str(pages(EXAMPLES / "flask" / "templates")))
@@ -67,7 +73,14 @@ def flask_app() -> Any:
     manager.init_app(app)
     shop, beta = Blueprint("shop", "shop"), Blueprint("beta", "beta", url_prefix="/beta")
 
+    def answer(response: Any) -> Any:
+        response.headers.add("Vary", "Cookie")
+        return response
+
     def home() -> str:
+        if asking:
+            request.cookies.get("visitor")
+            after_this_request(answer)
         return render_template("home.html", people=people, checkout=DETAIL, switched=False)
 
     def nothing() -> str:
@@ -83,7 +96,12 @@ def flask_app() -> Any:
     return app
 
 
-def fastapi_app() -> Any:
+def flask_asking_app() -> Any:
+    """The same, and its page looks for a cookie and sets a header, as one for a visitor does."""
+    return flask_app(asking=True)
+
+
+def fastapi_app(*, asking: bool = False) -> Any:
     """The FastAPI example without flags."""
     from fastapi import Depends, FastAPI, Request
     from fastapi.responses import HTMLResponse
@@ -114,8 +132,25 @@ def fastapi_app() -> Any:
 
     home.__annotations__.update({"request": Request, "return": HTMLResponse})
     home.__defaults__ = (Depends(current_user),)
+    if asking:
+
+        async def nothing() -> None:
+            return None
+
+        async def home_of_two(request: Any, user: Any, found: Any) -> Any:
+            return await home(request, user)
+
+        home_of_two.__annotations__.update({"request": Request, "return": HTMLResponse})
+        home_of_two.__defaults__ = (Depends(current_user), Depends(nothing))
+        app.get("/", response_class=HTMLResponse)(home_of_two)
+        return app
     app.get("/", response_class=HTMLResponse)(home)
     return app
+
+
+def fastapi_asking_app() -> Any:
+    """The same, and its page has one more dependency, which does nothing."""
+    return fastapi_app(asking=True)
 
 
 urlpatterns: list[Any] = []

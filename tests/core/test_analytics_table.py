@@ -364,6 +364,30 @@ def test_an_event_tells_when_and_how_long(door: Door) -> None:
     assert type(service.events[0]["timestamp"]) is int
 
 
+def test_what_a_request_reads_has_the_time_of_its_evaluation_until_a_delivery() -> None:
+    """In a request that lives on, reads after a delivery have the time of the first of them."""
+    made = setup({"a": 1, "b": 2, "c": 3, "d": 4})
+    made.client.evaluate_all(U1)
+    flags = made.client.flags(U1).load()
+    began = int(made.clock.time())
+    made.clock.advance(2)
+    flags.get("a", 0)
+    made.clock.advance(2)
+    flags.get("b", 0)
+    made.client.flush()
+    made.clock.advance(6)
+    flags.get("c", 0)
+    made.clock.advance(3)
+    flags.get("d", 0)
+    made.client.flush()
+    assert [(event["flagKey"], event["timestamp"] - began) for event in made.service.events] == [
+        ("a", 0),
+        ("b", 0),
+        ("c", 10),
+        ("d", 10),
+    ]
+
+
 def test_a_value_that_a_caller_changes_is_counted_as_served() -> None:
     """An object is counted as it was when it was handed out."""
     made = setup({"a": {"b": [1]}})

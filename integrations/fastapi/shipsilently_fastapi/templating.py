@@ -56,9 +56,9 @@ def _flags(context: TemplateContext) -> RequestFlags:
 
 @pass_context
 def _is_on(context: TemplateContext, key: str) -> bool:
-    request = context.resolve_or_missing("request")
-    # As `_flags`, without its call.
-    flags = _flags(context) if request is missing or request is None else get_flags(request)
+    # As `_flags`, without its calls.
+    request = context.parent.get("request")
+    flags = _flags(context) if request is None or context.vars else get_flags(request)
     return flags.is_enabled(key)
 
 
