@@ -17,20 +17,11 @@ __all__ = ["APART", "NESTED", "NOTHING", "NO_ROWS", "Seen"]
 NO_ROWS: dict[str, Row] = {}
 
 
-class _Mark:
-    """Stands in `Seen.counted` for a value that cannot be had from there; of no flag's type."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return self.name
-
-
+# Two that stand in `Seen.counted` for a value that cannot be had from there; of no flag's type.
 #: It is counted here, but each reader gets an object of its own.
-NESTED = _Mark("NESTED")
+NESTED = object()
 #: It is counted elsewhere: as a default, or as a flag that nobody knows.
-APART = _Mark("APART")
+APART = object()
 
 
 # It is in no cycle: what holds it does so until its checks are taken.
