@@ -21,6 +21,12 @@ __all__ = ["Analytics", "Sheet"]
 #: The service refuses more in one request, and all of them are lost then.
 _MOST_IN_ONE_REQUEST = 1_000
 
+#: So many full batches are delivered in a second, each at once. A delivery takes as much of the
+#: processor's time as a thousand reads, however few events it has, so where more are read the
+#: next waits for the next second, or for as many events as fill a request.
+_AT_ONCE = 8
+_SECOND = 1.0
+
 #: So many requests' checks are left on their sheets at most, since each keeps its request's
 #: values in memory.
 _MOST_SHEETS = 100
@@ -113,6 +119,8 @@ class Analytics:
         self._newest: Sheet | None = None
         self._on_sheets = 0
         self._await_batch()
+        #: How many full batches have been delivered since when, in monotonic seconds.
+        self._delivered, self._since = 0, self._clock.monotonic()
         self._crowded_out = 0
         self._crowded_out_told = 0
         self._refused = 0
@@ -120,9 +128,14 @@ class Analytics:
         self.wake: Callable[[], object] = lambda: None
 
     def _await_batch(self) -> None:
-        self._woken = False
+        #: So many are worth waking the background for; ``None`` once that has been done.
+        self._wake_at: int | None = self._config.max_batch_size
+        self._await_more()
+
+    def _await_more(self) -> None:
+        most = self._config.max_buffer_size + 1
         #: So many in the buffer ask for attention, be it a delivery or a loss.
-        self._full = min(self._config.max_batch_size, self._config.max_buffer_size + 1)
+        self._full = most if self._wake_at is None else min(self._wake_at, most)
 
     def __len__(self) -> int:
         """How many events wait for delivery or are on their way."""
@@ -205,10 +218,10 @@ class Analytics:
         if size > self._config.max_buffer_size or len(self._sheets) > _MOST_SHEETS:
             self._take_sheets()
             self._let_oldest_go()
-        if size >= self._config.max_batch_size and not self._woken:
-            self._woken = True
-            # Until the batch has been taken, only a loss is worth another look.
-            self._full = self._config.max_buffer_size + 1
+        if self._wake_at is not None and size >= self._wake_at:
+            # Until the batch has been taken, only what ends the gathering is worth another word.
+            self._wake_at = _MOST_IN_ONE_REQUEST if size < _MOST_IN_ONE_REQUEST else None
+            self._await_more()
             self.wake()
 
     def _let_oldest_go(self) -> None:
@@ -239,6 +252,11 @@ class Analytics:
         with suppress(IndexError):
             for _ in range(len(buffer)):
                 taken.append(buffer.popleft())
+        if len(taken) >= self._config.max_batch_size:
+            now = self._clock.monotonic()
+            if now - self._since >= _SECOND:
+                self._delivered, self._since = 0, now
+            self._delivered += 1
         return taken
 
     def refused(self, reply: Reply, count: int) -> None:
@@ -295,7 +313,8 @@ class Analytics:
             self._tell_dropped(crowded_out + refused, " and ".join(causes))
 
     def due_in(self, last: float) -> float:
-        """Seconds until the background should flush: not at once again after a failure.
+        """Seconds until the background should flush: not at once again after a failure, and not
+        too often where batches are full all the time.
 
         Args:
             last: Monotonic seconds of the last flush.
@@ -303,8 +322,10 @@ class Analytics:
         now = self._clock.monotonic()
         due = last + self._config.flush_interval
         self._take_sheets()
-        if len(self._buffer) >= self._config.max_batch_size:
-            due = last
+        size = len(self._buffer)
+        if size >= self._config.max_batch_size:
+            gathers = self._delivered >= _AT_ONCE and size < _MOST_IN_ONE_REQUEST
+            due = max(last, self._since + _SECOND) if gathers else last
         return max(0.0, due - now, self._not_before - now)
 
     def flush(self, send: Callable[[Request], Reply], timeout: float) -> int:

@@ -61,7 +61,7 @@ class AnalyticsConfig(Struct, frozen=True, kw_only=True):
     Attributes:
         enabled: Whether they are.
         flush_interval: Seconds between two deliveries; at least 1.
-        max_batch_size: So many buffered events are delivered at once.
+        max_batch_size: So many buffered events are delivered at once, up to eight times a second.
         max_buffer_size: So many events are kept at most; the oldest goes first.
         sampling_rate: The share of checks that is counted; put between 0 and 1.
 

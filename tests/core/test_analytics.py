@@ -511,6 +511,39 @@ def test_the_background_waits_for_the_interval_or_a_full_batch() -> None:
     assert made.analytics.due_in(last) == 0
 
 
+def test_under_load_full_batches_are_gathered_for_a_second_or_a_whole_request() -> None:
+    """Eight in a second go at once; the next waits for the next second, or for 1,000 events."""
+    made = Setup(max_batch_size=10)
+    now = made.clock.monotonic
+
+    def delivers_eight() -> None:
+        for _ in range(8):
+            made.record(10)
+            assert made.analytics.due_in(now()) == 0
+            assert made.flush() == 10
+
+    delivers_eight()
+    made.record(10)
+    assert made.analytics.due_in(now()) == 1.0
+    made.clock.advance(0.25)
+    assert made.analytics.due_in(now()) == 0.75
+    woken = made.woken
+    made.record(989)
+    assert made.analytics.due_in(now()) == 0.75
+    assert made.woken == woken
+    made.record(1)
+    assert made.analytics.due_in(now()) == 0
+    assert made.woken == woken + 1
+    assert made.flush() == 1_000
+    made.record(10)
+    made.clock.advance(0.75)
+    assert made.analytics.due_in(now()) == 0
+    made.clock.advance(0.25)
+    assert made.flush() == 10
+    made.clock.advance(1.0)
+    delivers_eight()
+
+
 @pytest.mark.parametrize("reply", [Reply(500), Reply(failure=Failure.NETWORK), Reply(200)])
 def test_after_a_failure_the_background_waits_for_the_interval(reply: Reply) -> None:
     """Even with a full batch, whatever failed."""

@@ -68,7 +68,6 @@ class AnalyticsMachine(RuleBasedStateMachine):
         self.lost = 0
         self.paused_until = 0.0
         self.not_before = 0.0
-        self.told_full = False
         #: The last that has read flags.
         self.request: Seen | None = None
 
@@ -79,6 +78,8 @@ class AnalyticsMachine(RuleBasedStateMachine):
     )
     def begin(self, most: int, batch: int, rate: float) -> None:
         self.most, self.batch, self.rate = most, batch, rate
+        self.wake_at: int | None = batch
+        self.full_ones, self.since = 0, self.clock.monotonic()
         self.analytics = Analytics(
             AnalyticsConfig(
                 flush_interval=INTERVAL,
@@ -106,9 +107,7 @@ class AnalyticsMachine(RuleBasedStateMachine):
             self.analytics.record(key, self.number, "rollout")
             if number < self.rate:
                 self.waiting.append(key)
-                if len(self.waiting) >= self.batch and not self.told_full:
-                    self.told_full = True
-                    self.woken -= 1
+                self.expect_wake(len(self.waiting))
                 self.forget_oldest()
 
     @rule(
@@ -127,7 +126,7 @@ class AnalyticsMachine(RuleBasedStateMachine):
                 # Of those that were listed before, all is noted by now.
                 size = len(self.waiting) + sum(map(len, noted))
                 noted.append([])
-                full = self.most + 1 if self.told_full else min(self.batch, self.most + 1)
+                full = min(self.wake_at or self.most + 1, self.most + 1)
                 if size >= full and self.rate < 1.0:
                     # Only what is left of it counts.
                     left = sum(map(len, noted)) if number < self.rate else 0
@@ -135,9 +134,7 @@ class AnalyticsMachine(RuleBasedStateMachine):
                     self.take(noted, number)
                 if size > self.most:
                     self.take(noted, number)
-                if size >= self.batch and not self.told_full:
-                    self.told_full = True
-                    self.woken -= 1
+                self.expect_wake(size)
             for _ in range(count):
                 self.number += 1
                 key = f"f{self.number}"
@@ -150,6 +147,12 @@ class AnalyticsMachine(RuleBasedStateMachine):
         self.take(noted, number)
         # What is looked at is taken, so a request goes on as one that is to be listed again.
         assert len(self.analytics) == len(self.waiting)
+
+    def expect_wake(self, size: int) -> None:
+        """The background is woken for a full batch, and for as many as fill a request."""
+        if self.wake_at is not None and size >= self.wake_at:
+            self.wake_at = IN_ONE_REQUEST if size < IN_ONE_REQUEST else None
+            self.woken -= 1
 
     def take(self, noted: list[list[str]], number: float) -> None:
         """What is noted waits, as far as it is sampled, in the order in which it was listed."""
@@ -195,7 +198,11 @@ class AnalyticsMachine(RuleBasedStateMachine):
         start, now = self.clock.monotonic(), self.clock.monotonic()
         if start >= self.paused_until:
             under_way, self.waiting = self.waiting, []
-            self.told_full = False
+            self.wake_at = self.batch
+            if len(under_way) >= self.batch:
+                if start - self.since >= 1.0:
+                    self.full_ones, self.since = 0, start
+                self.full_ones += 1
         already_lost = len(self.told), self.lost
         if asynchronous:
             accepted = at_once(self.analytics.aflush(asend, TIMEOUT))
@@ -249,13 +256,16 @@ class AnalyticsMachine(RuleBasedStateMachine):
     def process_forks(self) -> None:
         self.analytics.renew()
         self.analytics.wake = self.wake
-        self.waiting, self.lost, self.told_full = [], 0, False
+        self.waiting, self.lost, self.wake_at = [], 0, self.batch
+        self.full_ones, self.since = 0, self.clock.monotonic()
         self.told.clear()
 
     @rule(ago=st.sampled_from([0.0, 12.0, 40.0]))
     def background_looks_when_to_deliver(self, ago: float) -> None:
         now = self.clock.monotonic()
         due = now - ago if len(self.waiting) >= self.batch else now - ago + INTERVAL
+        if self.batch <= len(self.waiting) < IN_ONE_REQUEST and self.full_ones >= 8:
+            due = max(due, self.since + 1.0)
         assert self.analytics.due_in(now - ago) == max(0.0, due - now, self.not_before - now)
 
     @invariant()
