@@ -272,6 +272,19 @@ class Flags(Struct, eq=False):  # no other class is made as fast
 
     def detail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
         """The flag with the reason for its value, where that came from, and what went wrong."""
+        # As `get`, and below for whatever is not plain.
+        seen, kind = self._short, type(default)
+        row = seen.row(key)
+        if row is not None and not overrides.values and not flag_evaluated.receivers:
+            value, view = row.value, seen.view
+            if type(value) is kind and kind is not dict and kind is not list:
+                if key not in seen.counted:
+                    seen.counted[key] = value
+                    if not seen.listed:
+                        self._client.evaluator.analytics.enlist(seen)
+                return EvaluationResult(
+                    key, value, row.reason, row.ruleId, view.source, None, view.age
+                )
         evaluator = self._client.evaluator
         default = evaluator.default(key, default)
         if key in overrides.values:

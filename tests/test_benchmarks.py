@@ -141,7 +141,6 @@ def test_the_manual_quotes_the_ratios_that_were_measured() -> None:
     ("site", "ask"),
     [
         ("flask_app", "app.test_client().get('/').text"),
-        ("flask_asking_app", "app.test_client().get('/').text"),
         ("fastapi_asking_app", "starlette.testclient.TestClient(app).get('/').text"),
         ("fastapi_app", "starlette.testclient.TestClient(app).get('/').text"),
         ("django_app", "django.test.Client(HTTP_HOST='localhost').get('/').content.decode()"),

@@ -20,7 +20,6 @@ __all__ = [
     "fastapi_app",
     "fastapi_asking_app",
     "flask_app",
-    "flask_asking_app",
 ]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -59,9 +58,9 @@ def pages(folder: Path) -> Path:
     return found
 
 
-def flask_app(*, asking: bool = False) -> Any:
+def flask_app() -> Any:
     """The Flask example without flags."""
-    from flask import Blueprint, Flask, after_this_request, render_template, request
+    from flask import Blueprint, Flask, render_template
     from flask_login import LoginManager  # type: ignore[import-untyped]
 
     app = Flask("plain_flask", template_folder=str(pages(EXAMPLES / "flask" / "templates")))
@@ -73,14 +72,7 @@ def flask_app(*, asking: bool = False) -> Any:
     manager.init_app(app)
     shop, beta = Blueprint("shop", "shop"), Blueprint("beta", "beta", url_prefix="/beta")
 
-    def answer(response: Any) -> Any:
-        response.headers.add("Vary", "Cookie")
-        return response
-
     def home() -> str:
-        if asking:
-            request.cookies.get("visitor")
-            after_this_request(answer)
         return render_template("home.html", people=people, checkout=DETAIL, switched=False)
 
     def nothing() -> str:
@@ -94,11 +86,6 @@ def flask_app(*, asking: bool = False) -> Any:
     app.register_blueprint(shop)
     app.register_blueprint(beta)
     return app
-
-
-def flask_asking_app() -> Any:
-    """The same, and its page looks for a cookie and sets a header, as one for a visitor does."""
-    return flask_app(asking=True)
 
 
 def fastapi_app(*, asking: bool = False) -> Any:

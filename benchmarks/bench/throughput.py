@@ -37,7 +37,6 @@ SITES: dict[str, tuple[list[str], str, Path, str]] = {
 
 #: The app without flags that asks of its framework what flags have to ask, and what that is.
 ASKING: dict[str, tuple[str, str]] = {
-    "Flask": ("flask_asking_app()", "without flags, a cookie looked for and a header set"),
     "FastAPI": ("fastapi_asking_app", "without flags, an empty dependency"),
 }
 

@@ -49,7 +49,7 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
         outer: ShipSilently | None = state.get(STATE) if state else None
         if flags is None and outer is not None and outer.app is app:
             # What `flags_in` would find, in nearly every request without a middleware.
-            flags = scope[SCOPE_KEY] = RequestFlags(
+            made = RequestFlags(
                 outer.made or outer.client,
                 UNASKED,
                 NOTHING,
@@ -57,7 +57,9 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
                 _connection=connection,
                 app=app,
             )
-            return flags
+            # Another thread of this request may be at it: the first one's are everybody's.
+            first: RequestFlags = scope.setdefault(SCOPE_KEY, made)
+            return first
         own = _installed(app)
         flags = flags_in(scope, own)
         flags.app = app
