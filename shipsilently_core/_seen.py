@@ -28,7 +28,7 @@ APART = object()
 class Seen(Struct, gc=False, eq=False):
     """What is seen from one evaluation to the next, and what was read of it.
 
-    Only the last four change, so a read never sees a mixture of two evaluations.
+    Only `counted` and the last three change, so a read never sees a mixture of two evaluations.
 
     Attributes:
         view: The evaluation.
@@ -60,12 +60,14 @@ class Seen(Struct, gc=False, eq=False):
         """The checks that were noted since this was called last, for `Analytics`."""
         # In this order: what is noted from here on is listed again, or taken now.
         self.listed = False
-        keys = list(self.counted.items())[self.taken :]
+        # The keys alone: nothing is made for each of them, at which Python might let another
+        # thread go on, and put one in.
+        keys = list(self.counted)[self.taken :]
         self.taken += len(keys)
-        moment = self.moment
+        counted, moment = self.counted, self.moment
         checks = []
-        for key, value in keys:
-            row = None if value is APART else self.row(key)
+        for key in keys:
+            row = None if counted[key] is APART else self.row(key)
             if row is not None:
                 checks.append((key, row, moment, 0.0))
         return checks
