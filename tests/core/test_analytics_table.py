@@ -364,7 +364,7 @@ def test_an_event_tells_when_and_how_long(door: Door) -> None:
     assert type(service.events[0]["timestamp"]) is int
 
 
-def test_what_a_request_reads_has_the_time_of_its_evaluation_until_a_delivery() -> None:
+def test_what_a_request_reads_has_the_time_at_which_it_began_until_a_delivery() -> None:
     """In a request that lives on, reads after a delivery have the time of the first of them."""
     made = setup({"a": 1, "b": 2, "c": 3, "d": 4})
     made.client.evaluate_all(U1)
