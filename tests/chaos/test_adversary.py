@@ -304,6 +304,8 @@ def clean() -> tuple[bytes, ...]:
 
 #: Those that change the time at which something comes, and not what comes.
 IN_TIME_ONLY = ("reordered", "bandwidth")
+#: So often is one looked at that is another one each time, and some of these change nothing.
+LOOKS = 10
 VISIBLE = [
     fault for fault in FAULTS.values() if fault.tls is None and fault.name not in IN_TIME_ONLY
 ]
@@ -311,8 +313,13 @@ VISIBLE = [
 
 def test_every_fault_can_be_seen(clean: tuple[bytes, ...]) -> None:
     """Each makes a difference to a plain client, and not only to ours."""
+
+    def is_seen_once(fault: Fault) -> bool:
+        looks = LOOKS if fault.name == "mixed" else 1
+        return any(is_seen(fault, clean) for _ in range(looks))
+
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(is_seen, VISIBLE, [clean] * len(VISIBLE)))
+        found = list(pool.map(is_seen_once, VISIBLE))
     assert [f.name for f, there in zip(VISIBLE, found, strict=True) if not there] == []
 
 
