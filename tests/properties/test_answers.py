@@ -83,7 +83,7 @@ def same(row: Row, read: dict[str, Any]) -> bool:
 def is_doubtful(body: bytes) -> bool:
     """Whether it has bytes that are not UTF-8, or half of a surrogate pair as an escape.
 
-    Neither is JSON. What is whole beside it may be read, and all of it may be refused.
+    Neither is JSON. What is whole beside it may be read, and any of it may be refused.
     """
     try:
         return re.search(r"\\u[dD][89a-fA-F]", body.decode()) is not None
@@ -105,8 +105,12 @@ def check_batch(body: bytes, *, refusable: bool = False) -> None:
         assert expected is None or refusable
         return
     rows, malformed = found
-    assert rows.keys() == expected[0].keys()
-    assert set(malformed) == expected[1]
+    if refusable:
+        assert rows.keys() <= expected[0].keys()
+        assert expected[1] <= set(malformed)
+    else:
+        assert rows.keys() == expected[0].keys()
+        assert set(malformed) == expected[1]
     assert all(same(row, expected[0][key]) for key, row in rows.items())
 
 
@@ -118,6 +122,7 @@ def test_batches_of_the_corpus_are_read_as_a_second_reader_reads_them(name: str)
 
 @given(almost("batch"))
 @example(b'{"flags":{"a":{"\x80value":"\\ud800","reason":"x"},"b":{"value":1,"reason":"x"}}}')
+@example(b'{"flags":{"a":{"\\ud800flagKey":"a","value":1,"reason":"default"}}}')
 @example(b'{"flags":{"\xffa":{"value":1,"reason":"x"},"b":{"value":1,"reason":"x"}}}')
 @example(b'{"flags":{"\\ud800a":{"value":"\xff","reason":"x"},"b":{"value":1,"reason":"x"}}}')
 def test_what_is_almost_a_batch_is_read_as_a_second_reader_reads_it(body: bytes) -> None:
@@ -190,10 +195,10 @@ def expected_ticket(body: bytes) -> str | None:
     return ticket if is_text(ticket) and ticket else None
 
 
-def check_ticket(body: bytes) -> None:
+def check_ticket(body: bytes, *, refusable: bool = False) -> None:
     found = _ticket_of(Reply(200, body))
     try:
-        assert found == expected_ticket(body)
+        assert found == expected_ticket(body) or (found is None and refusable)
     except Unsure:
         assert found is None or is_text(found)
     if found is not None:
@@ -231,9 +236,10 @@ def test_tickets_of_the_corpus_are_read_as_a_second_reader_reads_them(name: str)
 
 
 @given(almost("ticket"))
+@example(b'{"ticket":"tkt_1","\\ud800expiresIn":60}')
 def test_what_is_almost_a_ticket_is_read_as_a_second_reader_reads_it(body: bytes) -> None:
     """Damaged bytes are a ticket that can be sent, or none."""
-    check_ticket(body)
+    check_ticket(body, refusable=is_doubtful(body))
 
 
 @given(TEXT.filter(bool), st.booleans())
