@@ -146,7 +146,10 @@ def test_a_name_stops_to_resolve(hangs: bool) -> None:
         names.uninstall()
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(),
+    reason="only Linux forgets the most memory that was in use",
+)
 def test_memory_that_was_given_back_counts() -> None:
     """The most that was in use at any moment is measured."""
     memory = Memory()

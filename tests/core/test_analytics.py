@@ -5,94 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
-from shipsilently_core import AnalyticsConfig, Failure, Source
-from shipsilently_core._analytics import Analytics
-from shipsilently_core._notices import Notices
-from shipsilently_core._seen import APART, NESTED, Seen
-from shipsilently_core._snapshot import Row, Snapshot
-from shipsilently_core._view import View
-from shipsilently_core._wire import EVENTS, Reply, Request
-from shipsilently_core.testing import ManualClock
-
-OK = "ok"
-
-
-class Post:
-    """The analytics endpoint: takes what comes, unless told otherwise.
-
-    Attributes:
-        bodies: The keys of each request that came.
-        taken: The keys of the events that were accepted.
-        answers: What to answer the next requests with; `OK` accepts.
-    """
-
-    def __init__(self) -> None:
-        self.bodies: list[list[str]] = []
-        self.taken: list[str] = []
-        self.answers: list[Reply | str] = []
-        self.timeouts: list[float | None] = []
-
-    def send(self, request: Request) -> Reply:
-        """Answer one request."""
-        assert request.path == EVENTS
-        keys = [event["flagKey"] for event in msgspec.json.decode(request.body)["events"]]
-        self.bodies.append(keys)
-        self.timeouts.append(request.timeout)
-        answer = self.answers.pop(0) if self.answers else OK
-        if isinstance(answer, Reply):
-            return answer
-        self.taken += keys
-        return Reply(200, b'{"accepted":%d}' % len(keys))
-
-    async def asend(self, request: Request) -> Reply:
-        """Answer one request, in a task."""
-        return self.send(request)
-
-
-class Setup:
-    """Analytics whose clock, luck and post the test holds."""
-
-    def __init__(self, rng: Callable[[], float] = lambda: 0.5, **config: Any) -> None:
-        self.clock = ManualClock()
-        self.post = Post()
-        self.lost: list[tuple[int, str]] = []
-        self.woken = 0
-        self.analytics = Analytics(
-            AnalyticsConfig(**config),
-            self.clock,
-            rng,
-            base_delay=1.0,
-            notices=Notices(self.clock),
-            dropped=lambda count, cause: self.lost.append((count, cause)),
-        )
-        self.analytics.wake = self.wake
-
-    def wake(self) -> None:
-        """A batch is full."""
-        self.woken += 1
-
-    def record(self, count: int, first: int = 0) -> list[str]:
-        """Count so many checks; their keys."""
-        keys = [str(number) for number in range(first, first + count)]
-        for key in keys:
-            self.analytics.record(key, True, "default")
-        return keys
-
-    def flush(self, timeout: float = 2.0) -> int:
-        """Deliver."""
-        return self.analytics.flush(self.post.send, timeout)
-
-    def aflush(self, timeout: float = 2.0) -> int:
-        """Deliver, in a task."""
-        return asyncio.run(self.analytics.aflush(self.post.asend, timeout))
-
+from shipsilently_core import Failure
+from shipsilently_core._wire import Reply, Request
+from tests.core.delivering import OK, Setup, run_while_delivering, sheet
 
 BOTH = pytest.mark.parametrize("flush", [Setup.flush, Setup.aflush])
 Flush = Callable[..., int]
@@ -110,141 +31,6 @@ def test_the_oldest_goes_first_and_is_counted() -> None:
     assert made.flush() == 10
     assert made.post.taken == keys[15:]
     assert made.lost == [(15, "buffer_full")]
-
-
-def sheet(*keys: str) -> Seen:
-    """What a request has seen and read, to be listed."""
-    rows = {key: Row(True, "default") for key in keys}
-    view = View(Snapshot(rows, complete=True), (), {}, Source.CACHE)
-    return Seen(view, 0, dict.fromkeys(keys, True), rows, {}, listed=False)
-
-
-def test_what_a_request_notes_by_itself_is_bounded_too() -> None:
-    """Beyond the bound are, for a moment, at most the flags that requests under way have read."""
-    made = Setup(max_buffer_size=10, max_batch_size=10)
-    first, second = sheet(*map(str, range(25))), sheet(*map(str, range(25, 40)))
-    made.analytics.enlist(first)
-    assert made.woken == 0
-    made.analytics.enlist(second)
-    assert made.woken == 1
-    assert (len(made.analytics), made.analytics.dropped) == (10, 30)
-    assert made.flush() == 10
-    assert made.post.taken == [str(number) for number in range(30, 40)]
-    assert made.lost == [(30, "buffer_full")]
-
-
-def test_what_is_noted_wakes_as_what_is_recorded() -> None:
-    """A batch that is full with what is on sheets is told of by the next request, once."""
-    made = Setup(max_batch_size=10)
-    for _ in range(2):
-        for number in range(4):
-            made.analytics.enlist(sheet("a", "b", "c"))
-            assert made.woken == number // 4
-        made.analytics.enlist(sheet("d"))
-        assert made.woken == 1
-        assert made.flush() == 13
-        made.woken = 0
-
-
-def test_a_request_that_goes_on_is_listed_again_once_it_was_taken() -> None:
-    """Nothing that is noted after a delivery is lost, nothing before it delivered twice."""
-    made = Setup()
-    seen = sheet("a", "b", "c", "d")
-    later = {key: seen.counted.pop(key) for key in ("c", "d")}
-    made.analytics.enlist(seen)
-    assert made.flush() == 2
-    assert not seen.listed
-    made.clock.advance(5.0)
-    for key, value in later.items():
-        seen.counted[key] = value
-        if not seen.listed:
-            made.analytics.enlist(seen)
-    assert [check[2] for check in made.analytics.take_all()] == [made.clock.time()] * 2
-    assert made.post.taken == ["a", "b"]
-
-
-def test_what_is_counted_elsewhere_is_not_taken_from_a_sheet() -> None:
-    """Of a flag that was served as a default, or that nobody knows, the event is made apart."""
-    made = Setup()
-    seen = sheet("a", "b", "c")
-    seen.counted.update({"b": APART, "c": NESTED, "unknown": APART})
-    made.analytics.enlist(seen)
-    made.flush()
-    assert made.post.taken == ["a", "c"]
-
-
-def test_sheets_are_taken_in_the_order_of_what_is_recorded_between() -> None:
-    """What a request noted before something else was counted is delivered before it."""
-    made = Setup()
-    made.analytics.enlist(sheet("a", "b"))
-    made.analytics.record("c", True, "default")
-    made.analytics.enlist(sheet("d"))
-    made.flush()
-    assert made.post.taken == ["a", "b", "c", "d"]
-
-
-def test_only_so_many_requests_are_kept_for_what_they_noted() -> None:
-    """Where nothing is delivered, sheets are emptied all the same, for what they hold on to."""
-    made = Setup(max_batch_size=5_000)
-    sheets = [sheet("a") for _ in range(250)]
-    for each in sheets:
-        made.analytics.enlist(each)
-    assert sum(each.listed for each in sheets) <= 100
-    assert len(made.analytics) == 250
-
-
-def test_nothing_is_noted_where_analytics_is_off() -> None:
-    """A sheet counts as listed, so that no read asks again, and nothing of it is kept."""
-    made = Setup(enabled=False)
-    seen = sheet("a")
-    made.analytics.enlist(seen)
-    assert seen.listed
-    assert made.analytics.idle
-    assert made.flush() == 0
-
-
-def test_of_what_is_noted_a_share_is_sampled() -> None:
-    """Each check by itself, as of what is recorded."""
-    numbers = iter([0.1, 0.9, 0.2, 0.8])
-    made = Setup(rng=lambda: next(numbers), sampling_rate=0.5)
-    made.analytics.enlist(sheet("a", "b", "c", "d"))
-    made.flush()
-    assert made.post.taken == ["a", "c"]
-
-
-def test_threads_note_while_another_delivers_and_nothing_is_lost() -> None:
-    """Each flag that eight requests read, each in threads of its own, is delivered once."""
-    made = Setup(max_buffer_size=1_000_000)
-    rows = {str(number): Row(True, "default") for number in range(5_000)}
-    view = View(Snapshot(rows, complete=True), (), {}, Source.CACHE)
-    stop = threading.Event()
-
-    def deliver() -> None:
-        while not stop.is_set():
-            made.flush()
-
-    def read(seen: Seen, keys: range) -> None:
-        for number in keys:
-            seen.counted[str(number)] = True
-            if not seen.listed:
-                made.analytics.enlist(seen)
-
-    courier = threading.Thread(target=deliver)
-    courier.start()
-    requests = [Seen(view, 0, {}, rows, {}, listed=False) for _ in range(8)]
-    threads = [
-        threading.Thread(target=read, args=(seen, range(half, 5_000, 2)))
-        for seen in requests
-        for half in (0, 1)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    stop.set()
-    courier.join(5)
-    made.flush(20.0)
-    assert Counter(made.post.taken) == dict.fromkeys(rows, 8)
 
 
 class TakenMeanwhile(deque[Any]):
@@ -722,21 +508,7 @@ def test_a_receiver_of_losses_may_flush() -> None:
 def test_many_threads_lose_count_of_nothing() -> None:
     """Accepted, lost and waiting add up to what eight threads recorded while one delivers."""
     made = Setup(max_buffer_size=500)
-    stop = threading.Event()
-
-    def deliver() -> None:
-        while not stop.is_set():
-            made.flush()
-
-    courier = threading.Thread(target=deliver)
-    courier.start()
     threads = [threading.Thread(target=made.record, args=(5_000,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    stop.set()
-    courier.join(5)
-    made.flush()
+    run_while_delivering(made, threads)
     assert len(made.post.taken) + made.analytics.dropped == 8 * 5_000
     assert sum(count for count, _ in made.lost) == made.analytics.dropped

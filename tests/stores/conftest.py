@@ -9,14 +9,14 @@ import pytest
 
 from shipsilently_local import LocalService
 from tests.servers.harness import local_service
-from tests.stores.redis_server import PROGRAM, RedisServer
+from tests.stores.redis_server import NO_PROGRAM, PROGRAM, RedisServer
 
 
 @pytest.fixture
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     """A server with nothing in it."""
     if not PROGRAM:
-        pytest.skip("there is no redis-server")
+        pytest.skip(NO_PROGRAM)
     with RedisServer(tmp_path) as running:
         yield running
 

@@ -30,9 +30,8 @@ PROGRAM = (
     or ""
 )
 
-needs_redis = pytest.mark.skipif(
-    not PROGRAM, reason="there is no redis-server; Debian has it in the package of that name"
-)
+NO_PROGRAM = "there is no redis-server; Debian has it in the package of that name"
+needs_redis = pytest.mark.skipif(not PROGRAM, reason=NO_PROGRAM)
 
 
 class RedisServer:

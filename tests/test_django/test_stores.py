@@ -25,7 +25,7 @@ from shipsilently_core import ConfigurationError, ShipSilentlyClient, Source
 from shipsilently_local import LocalService
 from tests.core.running import eventually, running
 from tests.core.support import KEY, setup
-from tests.stores.redis_server import PROGRAM, RedisServer
+from tests.stores.redis_server import NO_PROGRAM, PROGRAM, RedisServer
 
 from .site import Browser
 
@@ -146,7 +146,7 @@ def cache_words(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list
             yield [request.param, "flags_cache"]
         case _:
             if not PROGRAM:
-                pytest.skip("there is no redis-server")
+                pytest.skip(NO_PROGRAM)
             with RedisServer(tmp_path) as server:
                 yield [request.param, server.url]
 

@@ -22,7 +22,7 @@ from shipsilently_core import ConfigurationError, Source
 from shipsilently_local import LocalService
 from tests.core.running import eventually, running
 from tests.core.support import KEY, setup
-from tests.stores.redis_server import PROGRAM, RedisServer
+from tests.stores.redis_server import NO_PROGRAM, PROGRAM, RedisServer
 
 from .apps import bare_app
 
@@ -125,7 +125,7 @@ def cache_words(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list
         yield [request.param, str(tmp_path)]
         return
     if not PROGRAM:
-        pytest.skip("there is no redis-server")
+        pytest.skip(NO_PROGRAM)
     with RedisServer(tmp_path) as server:
         yield [request.param, server.url]
 
