@@ -273,10 +273,18 @@ class Evaluator(Knowledge):
             self.wake()
         self.notices.broken()
         message = _describe(failure, reply)
-        self.notices.warn(f"failure {failure}", "%s; last known good values are served", message)
+        self.notices.warn(f"failure {failure}", "%s; %s", message, self._what_serves())
         report = FailureReport(failure, reply.status, call.flag_key, message)
         self.tally.failed(report)
         self._report(report)
+
+    def _what_serves(self) -> str:
+        """What requests get while the service gives nothing, in words for the log."""
+        if len(self.cache):
+            return "last known good values are served"
+        if self._bootstrap:
+            return "nothing is known yet, so the values that were shipped are served"
+        return "nothing is known yet, so defaults are served"
 
     # One request.
 

@@ -4,7 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["fits", "plain", "unshared"]
+__all__ = ["fits", "is_lazy_string", "plain", "translated", "unshared"]
+
+#: Classes of "lazy strings", by name: the frameworks that own them are not imported for this.
+_LAZY_STRINGS = frozenset(("Promise", "LazyString", "_LazyString", "LazyProxy"))
+_PLAIN = frozenset((bool, str, int, float, dict, list, type(None)))
+
+
+def is_lazy_string(value: Any) -> bool:
+    """Whether it is a text that is translated when it is shown, as frameworks have them."""
+    return any(kind.__name__ in _LAZY_STRINGS for kind in type(value).__mro__)
+
+
+def translated(value: Any) -> Any:
+    """A lazy string as the text that it gives now; anything else as it is."""
+    if type(value) in _PLAIN or not is_lazy_string(value):
+        return value
+    try:
+        # What that gives may be a kind of string of the framework's own.
+        return str.__str__(str(value))
+    except Exception:
+        # Its translation raised, as it will for whoever shows it: the read does not.
+        return value
 
 
 def plain(value: Any) -> Any:

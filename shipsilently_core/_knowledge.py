@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ._analytics import Analytics
 from ._cache import Cache, Entry
 from ._clock import Clock
-from ._kinds import fits, unshared
+from ._kinds import fits, translated, unshared
 from ._notices import Notices
 from ._overrides import overrides
 from ._snapshot import Snapshot, result_of
 from ._view import UNSET, StandIn, View, default_result, override_result
 from .config import Config
-from .context import Context
+from .context import THE_WHOLE, Context
 from .signals import flag_evaluated
 from .values import EvaluationResult, Failure, FailureReport, Source
 
@@ -142,6 +142,13 @@ class Knowledge:
     def tell_dropped(self, context: Context) -> None:
         """Warn once of each attribute of a caller's context that cannot be sent."""
         for name in context.dropped:
+            if name.startswith(THE_WHOLE):
+                self.notices.once(
+                    f"context {name}",
+                    "a context was left out as a whole: a %s cannot be read as a mapping",
+                    name.removeprefix(THE_WHOLE),
+                )
+                continue
             self.notices.once(
                 f"context {name}",
                 "context attribute %r was left out: it must be a string, a finite number or a "
@@ -151,7 +158,7 @@ class Knowledge:
 
     def default(self, key: str, given: Any, otherwise: Any = None) -> Any:
         """The caller's default, else the declared one, else `otherwise`."""
-        return self.defaults.get(key, otherwise) if given is UNSET else given
+        return self.defaults.get(key, otherwise) if given is UNSET else translated(given)
 
     # What is known.
 

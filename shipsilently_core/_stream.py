@@ -220,7 +220,7 @@ class Stream:
         self._on_state(ConnectionState.RECONNECTING)
         self._notices.warn(
             f"stream {failure}",
-            "could not get %s: %s (%s); polling keeps values fresh meanwhile",
+            "could not get %s: %s (%s); meanwhile only polling finds changes",
             what,
             failure,
             how,
@@ -233,7 +233,7 @@ class Stream:
         self._on_state(ConnectionState.RECONNECTING)
         self._notices.warn(
             f"stream lost {cause}",
-            "the stream ended (%s); polling keeps values fresh until it is back",
+            "the stream ended (%s); until it is back, only polling finds changes",
             cause,
         )
         return _End()

@@ -27,9 +27,9 @@ from ._seen import NOTHING
 from ._view import FROM_CACHE, UNSET, View, overridden
 from ._watch import Results, Watch, differing
 from ._wire import Reply
-from .config import Config, checked_seconds
+from .config import Config, checked_seconds, configured
 from .context import Context
-from .errors import ClientClosedError, ConfigurationError
+from .errors import ClientClosedError
 from .flags import Flags
 from .handles import Flushed, Subscription
 from .values import (
@@ -82,11 +82,7 @@ class ShipSilentlyClient:
         rng: Callable[[], float] = random.random,
         **settings: Any,
     ) -> None:
-        if config is not None and settings:
-            raise ConfigurationError(
-                next(iter(settings)), "is given beside a Config; put it into the Config"
-            )
-        self._config = Config(**settings) if config is None else config
+        self._config = configured(config, settings)
         self._transport: Transport | None = transport
         self._clock = clock or SystemClock()
         self._rng = rng

@@ -15,10 +15,11 @@ from .context import Context
 from .errors import ConfigurationError
 from .values import ConnectionState, FailureReport
 
-__all__ = ["AnalyticsConfig", "Config", "RetryConfig"]
+__all__ = ["AnalyticsConfig", "Config", "RetryConfig", "configured"]
 
 DEFAULT_API_URL = "https://shipsilently-cf.workers.dev"
-_KEY_VARIABLES = ("SHIPSILENTLY_API_KEY", "SHIPSILENTLY_KEY")
+#: The environment variables in which a key is looked for, in this order.
+KEY_VARIABLES = ("SHIPSILENTLY_API_KEY", "SHIPSILENTLY_KEY")
 _URL_VARIABLE = "SHIPSILENTLY_API_URL"
 _EDGES = " \t\r\n\v\f\ufeff\u00a0\u200b"
 #: Settings that are not shown: the key, data of people, and what may hold either.
@@ -63,7 +64,8 @@ class AnalyticsConfig(Struct, frozen=True, kw_only=True):
         flush_interval: Seconds between two deliveries; at least 1.
         max_batch_size: So many buffered events are delivered at once, up to eight times a second.
         max_buffer_size: So many events are kept at most; the oldest goes first.
-        sampling_rate: The share of checks that is counted; put between 0 and 1.
+        sampling_rate: The share of checks that is counted, from 0 to 1; what is beyond counts as
+            the nearer of them.
 
     Raises:
         ConfigurationError: A value is of the wrong type or too small.
@@ -218,6 +220,25 @@ class Config(Struct, frozen=True, kw_only=True):
         return cls(**_known(cls, mapping, prefix=""))
 
 
+def configured(given: Config | None, settings: Mapping[str, Any]) -> Config:
+    """The configuration that a caller meant, who gives a whole one or settings by name.
+
+    Raises:
+        ConfigurationError: It is neither, both, or wrong.
+    """
+    if given is None:
+        return Config.from_mapping(settings)
+    if not isinstance(given, Config):
+        raise ConfigurationError(
+            "config", f"is a {type(given).__name__}, and must be a Config; a key goes to api_key="
+        )
+    if settings:
+        raise ConfigurationError(
+            next(iter(settings)), "is given beside a Config; put it into the Config"
+        )
+    return given
+
+
 def _known(cls: type[Any], mapping: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     names: tuple[str, ...] = cls.__struct_fields__
     settings = {}
@@ -244,13 +265,13 @@ def _nested(name: str, cls: type[Any], value: Any) -> Any:
 def _checked_key(given: Any) -> str:
     setting = "api_key"
     if given is None:
-        for variable in _KEY_VARIABLES:
+        for variable in KEY_VARIABLES:
             if variable in os.environ:
                 given, setting = os.environ[variable], f"api_key (from {variable})"
                 break
         else:
             raise ConfigurationError(
-                setting, f"is missing; set it, or the environment variable {_KEY_VARIABLES[0]}"
+                setting, f"is missing; set it, or the environment variable {KEY_VARIABLES[0]}"
             )
     if not isinstance(given, str):
         raise ConfigurationError(setting, f"must be a string, not {type(given).__name__}")

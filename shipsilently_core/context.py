@@ -12,13 +12,15 @@ from uuid import UUID
 
 from msgspec.json import Encoder, decode
 
+from ._kinds import is_lazy_string
+
 __all__ = ["Context"]
 
 _encode = Encoder(order="deterministic").encode
 _SIMPLE = frozenset((str, bool, int))
-#: Classes of "lazy strings", by name: the frameworks that own them are not imported for this.
-_LAZY_STRINGS = frozenset(("Promise", "LazyString", "_LazyString", "LazyProxy"))
 _NOTHING = object()
+#: How the name begins, in `Context.dropped`, of what is no mapping at all; its type follows.
+THE_WHOLE = "the whole context, a "
 
 
 class Context:
@@ -89,8 +91,8 @@ def _attributes(given: Any) -> tuple[dict[Any, Any], tuple[str, ...]]:
             return dict(given), ()
         except Exception:
             # Somebody's own mapping raised: the context is lost, the request not.
-            return {}, (f"the whole context, a {type(given).__name__}",)
-    return {}, (f"the whole context, a {type(given).__name__}",)
+            return {}, (f"{THE_WHOLE}{type(given).__name__}",)
+    return {}, (f"{THE_WHOLE}{type(given).__name__}",)
 
 
 def _at_once(given: dict[Any, Any]) -> bytes | None:
@@ -169,7 +171,7 @@ def _plain_or_raise(value: Any) -> Any:
         return str(value)
     if isinstance(value, (date, time)):
         return value.isoformat()
-    if any(kind.__name__ in _LAZY_STRINGS for kind in type(value).__mro__):
+    if is_lazy_string(value):
         # What that gives may be a kind of string of the framework's own.
         return str.__str__(str(value))
     return _NOTHING

@@ -1,13 +1,14 @@
 """A pytest plugin: flags that a test sets, in every combination, with or without a service.
 
 Marks ``flags``, ``flags_matrix`` and ``flags_offline``, the fixture ``flags``, and the ini
-option ``shipsilently_offline``. It works at the core, so with every framework alike, and
-does nothing in tests that use none of these.
+option ``shipsilently_offline``, with which no key is needed either. It works at the core, so
+with every framework alike, and does nothing in tests that use none of these.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,12 +17,15 @@ import pytest
 
 from . import signals
 from ._overrides import overrides
+from .config import KEY_VARIABLES
 from .values import EvaluationResult
 
 __all__ = ["FlagsOfTest", "flags"]
 
 #: The option of the ini file that makes tests offline.
 _OPTION = "shipsilently_offline"
+#: What clients find for a key where nobody has set one, and no test may ask the service.
+_NO_KEY = "offline"
 #: The parameter that tells a test of a matrix which combination it is.
 _COMBINATION = "_flags_combination"
 #: More combinations than these are a mistake.
@@ -143,9 +147,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks."""
+    """Declare the marks; and see to it that apps can be imported without a key."""
     for mark in _MARKS:
         config.addinivalue_line("markers", mark)
+    if config.getini(_OPTION) and not any(map(os.environ.get, KEY_VARIABLES)):
+        os.environ[KEY_VARIABLES[0]] = _NO_KEY
+        config.add_cleanup(_forget_key)
+
+
+def _forget_key() -> None:
+    os.environ.pop(KEY_VARIABLES[0], None)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -160,8 +171,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ]
     if not 0 < len(combinations) <= _MOST_COMBINATIONS:
         pytest.fail(
-            f"flags_matrix makes {len(combinations)} combinations of {len(values)} flags; it takes "
-            f"1 to {_MOST_COMBINATIONS}",
+            f"{metafunc.definition.nodeid}: flags_matrix makes {len(combinations)} combinations of "
+            f"its flags ({', '.join(values)}); it takes 1 to {_MOST_COMBINATIONS}",
             pytrace=False,
         )
     metafunc.fixturenames.append(_COMBINATION)

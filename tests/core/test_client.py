@@ -30,6 +30,19 @@ def test_settings_are_given_as_a_config_or_as_keywords() -> None:
         ShipSilentlyClient(Config(api_key="sk_x"), timeout=1)
 
 
+def test_a_setting_that_does_not_exist_is_refused_with_the_nearest_that_does() -> None:
+    """A misspelt keyword is told like any wrong setting, not as a fault in our own code."""
+    with pytest.raises(ConfigurationError, match=r"^timout: is not a setting; did you mean 'timeo"):
+        ShipSilentlyClient(api_key="sk_x", timout=1)
+
+
+def test_a_key_in_the_configuration_s_place_is_refused_without_being_shown() -> None:
+    """Whoever gives the key alone is told where it goes, and no traceback shows it."""
+    given: Any = "sk_secret"
+    with pytest.raises(ConfigurationError, match=r"^config: is a str, .* a key goes to api_key=$"):
+        ShipSilentlyClient(given)
+
+
 def test_a_client_shows_no_key() -> None:
     """The representation names the address alone."""
     client = ShipSilentlyClient(api_key="sk_secret", api_url="http://flags.invalid")

@@ -460,8 +460,22 @@ def test_recovery_is_told_with_what_is_held(lines: list[Any]) -> None:
     bench.clock.advance(3)
     bench.batch({"a": 1})
     assert [line.getMessage() for line in lines] == [
-        "the service failed (HTTP 500); last known good values are served",
+        "the service failed (HTTP 500); nothing is known yet, so defaults are served",
         "the service answers again after 3 s; 1 contexts are held",
+    ]
+
+
+def test_a_failure_is_told_with_what_serves_meanwhile(lines: list[Any]) -> None:
+    """Last known good values, what was shipped with the app, or nothing but defaults."""
+    held, cold = Bench(), Bench()
+    shipped = Bench(bootstrap={"a": {"value": True}})
+    held.batch({"a": 1})
+    for bench in (held, cold, shipped):
+        bench.fail()
+    assert [line.getMessage().partition("; ")[2] for line in lines] == [
+        "last known good values are served",
+        "nothing is known yet, so defaults are served",
+        "nothing is known yet, so the values that were shipped are served",
     ]
 
 
@@ -500,3 +514,12 @@ def test_an_answer_that_was_overtaken_is_not_shown_to_its_caller_either() -> Non
     bench.batch({"a": "newer"})
     view = bench.evaluator.conclude(gone, Reply(200, b'{"value":"it","reason":"default"}', JSON))
     assert bench.evaluator.concluded_detail("b", view, "").value == "it"
+
+
+def test_a_context_that_is_none_is_told_as_one(lines: list[Any]) -> None:
+    """The log says that all of it is missing, and of what type it was, not what it held."""
+    given: Any = "sk_secret"
+    Bench().evaluator.context(given)
+    assert [line.getMessage() for line in lines] == [
+        "a context was left out as a whole: a str cannot be read as a mapping"
+    ]

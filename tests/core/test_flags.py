@@ -110,6 +110,24 @@ def test_a_value_is_served_where_it_has_the_default_s_type(
     assert type(got) is type(value)
 
 
+class Promise:
+    """Called like the lazy strings of a framework."""
+
+    def __str__(self) -> str:
+        return "translated"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("text", "x"), ("on", "translated"), ("?", "translated")]
+)
+def test_a_lazy_string_as_default_takes_a_string(key: str, value: str) -> None:
+    """Where the flag holds none, its text is served, as it is translated at this moment."""
+    s = setup(VALUES)
+    default: Any = Promise()
+    assert [flags_of(s).get(key, default), flags_of(s).detail(key, default).value] == [value] * 2
+    assert s.client.evaluate(key, {"userId": "u1"}, default) == value
+
+
 def test_the_default_may_be_left_out() -> None:
     """Then it is the declared one, else None, which takes any type; for a switch it is off."""
     s = setup({"a": 1}, defaults={"a": "declared", "b": True, "c": "text"})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shipsilently_core._kinds import fits, plain, unshared
+from shipsilently_core._kinds import fits, plain, translated, unshared
 
 VALUES: dict[str, list[Any]] = {
     "bool": [True, False],
@@ -91,3 +91,29 @@ def test_other_objects_have_none() -> None:
     """An object of no JSON type is refused by its type's name alone."""
     with pytest.raises(TypeError, match="a object has no form in JSON"):
         plain(object())
+
+
+class Promise:
+    """Called like the lazy strings of a framework."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        if self._text is None:
+            raise RuntimeError("no language is active")
+        return Text(self._text)
+
+
+def test_a_lazy_string_is_the_text_that_it_gives() -> None:
+    """The text is a plain string, and whatever is no lazy string stays the object that it is."""
+    found = translated(Promise("Hello"))
+    assert (found, type(found)) == ("Hello", str)
+    for value in (*(v for values in VALUES.values() for v in values), Text("x"), object()):
+        assert translated(value) is value
+
+
+def test_a_lazy_string_that_cannot_be_translated_stays_as_it_is() -> None:
+    """It raises when it is shown, as without flags, and not when a flag is read."""
+    broken = Promise(None)
+    assert translated(broken) is broken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -192,7 +193,7 @@ def test_matrix(request):
 
 
 @pytest.mark.parametrize(
-    ("mark", "count"), [('*"abcdefg"', "128 combinations of 7 flags"), ("x=[]", "0 combinations")]
+    ("mark", "count"), [('*"abcdefg"', "128 combinations of its flags"), ("x=[]", "0 combinations")]
 )
 def test_a_matrix_has_bounds(run: Run, mark: str, count: str) -> None:
     """A matrix of too many combinations, or of none, is an error while tests are collected."""
@@ -446,3 +447,31 @@ def test_refusals_are_noted_only_while_offline() -> None:
     """A client whose test has just ended notes nothing."""
     overrides.refuse(Any)
     assert overrides.refused is None
+
+
+@pytest.mark.parametrize(("ini", "given"), [("", None), ("shipsilently_offline = true", "offline")])
+def test_offline_an_app_can_be_imported_without_a_key(
+    run: Run, monkeypatch: pytest.MonkeyPatch, ini: str, given: str | None
+) -> None:
+    """A client finds a key then, which is gone from the environment after the run."""
+    monkeypatch.delenv("SHIPSILENTLY_API_KEY", raising=False)
+    monkeypatch.delenv("SHIPSILENTLY_KEY", raising=False)
+    source = f"""
+import os
+
+def test_key():
+    assert os.environ.get("SHIPSILENTLY_API_KEY") == {given!r}
+"""
+    run(source, ini=ini).assert_outcomes(passed=1)
+    assert "SHIPSILENTLY_API_KEY" not in os.environ
+
+
+def test_offline_a_key_that_is_set_stays(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under either of its names, so that a test that may use the network uses that key."""
+    monkeypatch.delenv("SHIPSILENTLY_API_KEY", raising=False)
+    monkeypatch.setenv("SHIPSILENTLY_KEY", "mine")
+    source = """
+def test_key():
+    assert Config().api_key == "mine"
+"""
+    run(source, ini="shipsilently_offline = true").assert_outcomes(passed=1)

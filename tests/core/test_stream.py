@@ -382,7 +382,7 @@ def test_a_stream_without_whole_named_events_is_dead(case: str, lines: Lines) ->
     assert simulation.tickets == pytest.approx([0, 90.9])
     assert simulation.changes() == [RECONNECTING]
     assert texts(lines) == [
-        "the stream ended (silence); polling keeps values fresh until it is back"
+        "the stream ended (silence); until it is back, only polling finds changes"
     ]
 
 
@@ -581,7 +581,7 @@ def test_a_day_of_failure_is_told_once_a_minute(lines: Lines) -> None:
     assert 1000 < len(lines) <= 1440
     assert len(lines) < len(simulation.tickets)
     assert texts(lines)[0] == (
-        "could not get a ticket for the stream: server (HTTP 503); polling keeps values fresh "
-        "meanwhile"
+        "could not get a ticket for the stream: server (HTTP 503); meanwhile only polling finds "
+        "changes"
     )
     assert {line.levelname for line in lines} == {"WARNING"}
