@@ -65,7 +65,7 @@ class Sheet(Protocol):
 class Analytics:
     """A bounded buffer of flag checks, emptied in chunks.
 
-    Recording takes no lock and never waits. The flags of a request only note what was checked
+    Recording never waits. The flags of a request only note what was checked
     on a sheet of their own, which is taken when the checks are to be delivered or counted.
     A buffer that is too full lets its oldest go and counts them: at once, or for what is on
     sheets, when the next one is listed. What could not be delivered goes back in front, in
@@ -177,17 +177,28 @@ class Analytics:
             self._attend(size)
 
     def _take_sheets(self) -> None:
-        """Put the checks on all sheets into the buffer."""
-        if not self._sheets:
-            return
+        """Put the checks on all sheets into the buffer, also those that another has in hand."""
         with self._taking:
             self._newest, self._on_sheets = None, 0
             # Those that are listed meanwhile are for the next time.
             for _ in range(len(self._sheets)):
-                checks = self._sheets.popleft().take()
+                try:
+                    sheet = self._sheets.popleft()
+                except IndexError:
+                    # A handler of a signal has come here in the midst of this, and taken the rest.
+                    break
+                checks = sheet.take()
                 if not self._counts_all:
                     checks = [check for check in checks if self._is_sampled()]
                 self._buffer.extend(checks)
+
+    def _take_sheets_at_once(self) -> None:
+        """`_take_sheets`, unless another thread is at it: for requests, which wait for nobody."""
+        if self._sheets and self._taking.acquire(blocking=False):
+            try:
+                self._take_sheets()
+            finally:
+                self._taking.release()
 
     def record(self, flag_key: str, value: Any, reason: str, latency_ms: float = 0.0) -> None:
         """Count one check of a flag.
@@ -201,7 +212,7 @@ class Analytics:
         if not self._counts_all and not self._is_sampled():
             return
         # What was noted before comes before it.
-        self._take_sheets()
+        self._take_sheets_at_once()
         buffer = self._buffer
         buffer.append((flag_key, Row(value, reason), self._time(), latency_ms))
         if len(buffer) >= self._full:
@@ -213,10 +224,10 @@ class Analytics:
     def _attend(self, size: int) -> None:
         if not self._counts_all:
             # What is on sheets is more than what will be left of it.
-            self._take_sheets()
+            self._take_sheets_at_once()
             size = len(self._buffer)
         if size > self._config.max_buffer_size or len(self._sheets) > _MOST_SHEETS:
-            self._take_sheets()
+            self._take_sheets_at_once()
             self._let_oldest_go()
         if self._wake_at is not None and size >= self._wake_at:
             # Until the batch has been taken, only what ends the gathering is worth another word.
@@ -241,23 +252,25 @@ class Analytics:
         """Whether the service has asked to be left alone with events for now."""
         return self._clock.monotonic() < self._paused_until
 
-    def take_all(self) -> list[Check]:
-        """Empty the buffer, oldest first."""
-        self._await_batch()
+    def take_all(self, taken: list[Check]) -> None:
+        """Empty the buffer into `taken`, oldest first: there they are, whatever interrupts this."""
         self._take_sheets()
         self._let_oldest_go()
         buffer = self._buffer
-        taken: list[Check] = []
         # A full buffer may let its oldest go meanwhile.
         with suppress(IndexError):
             for _ in range(len(buffer)):
                 taken.append(buffer.popleft())
+        self._await_batch()
+        size = len(buffer) + self._on_sheets
+        if size >= self._full:
+            # They came while nobody was to be woken for so few.
+            self._attend(size)
         if len(taken) >= self._config.max_batch_size:
             now = self._clock.monotonic()
             if now - self._since >= _SECOND:
                 self._delivered, self._since = 0, now
             self._delivered += 1
-        return taken
 
     def refused(self, reply: Reply, count: int) -> None:
         """The service will never take these events."""
@@ -278,16 +291,21 @@ class Analytics:
         pause = retry_after(reply, now=self._clock.time(), base=self._base_delay)
         if pause is not None:
             self._paused_until = now + pause
-        self._not_before = now + (self._config.flush_interval if pause is None else pause)
+        # The service may ask for no pause at all; it is not asked again at once for that.
+        wait = self._config.flush_interval if pause is None else max(pause, self._base_delay)
+        self._not_before = now + wait
         return failure_of(reply) or Failure.PROTOCOL
 
     def end_turn(self, unsent: list[Check], refused: int, failure: Failure | None) -> None:
         """A delivery has ended: put back what is unsent, in front, as far as there is room."""
-        self._take_sheets()
-        self._buffer.extendleft(reversed(unsent))
-        self._let_oldest_go()
-        with self._lock:
+        try:
+            self._take_sheets()
+            self._buffer.extendleft(reversed(unsent))
+            self._let_oldest_go()
+        finally:
+            # Also where something interrupts it, the next may begin.
             self._turn = None
+        with self._lock:
             self._refused += refused
             crowded_out = self._crowded_out - self._crowded_out_told
             self._crowded_out_told += crowded_out
@@ -323,6 +341,11 @@ class Analytics:
         due = last + self._config.flush_interval
         self._take_sheets()
         size = len(self._buffer)
+        if size < self._config.max_batch_size:
+            # Whoever was woken for more, or for less than it seemed, is woken for a batch again.
+            self._await_batch()
+            self._take_sheets()
+            size = len(self._buffer)
         if size >= self._config.max_batch_size:
             gathers = self._delivered >= _AT_ONCE and size < _MOST_IN_ONE_REQUEST
             due = max(last, self._since + _SECOND) if gathers else last
@@ -397,7 +420,8 @@ class _Delivery:
         if self._analytics.paused():
             return None
         if self._checks is None:
-            self._checks = self._analytics.take_all()
+            self._checks = []
+            self._analytics.take_all(self._checks)
         chunk = self._checks[self._sent : self._sent + _MOST_IN_ONE_REQUEST]
         if self._failure is not None or not chunk or not self.time_left():
             return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import zlib
 from collections.abc import Iterable
 
+from ._process import Lock
 from ._wire import Reply
 from .values import Failure
 
@@ -60,7 +60,7 @@ class Room:
     def __init__(self, cap: int) -> None:
         self.cap = cap
         self._taken = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def take(self, size: int) -> None:
         """Raises `BadAnswer` where so many bytes are not left."""

@@ -119,7 +119,9 @@ class Background:
         return self._state
 
     def start(self) -> bool:
-        """Start the threads; whether that was possible."""
+        """Start the threads; whether that was possible, and they had not been ended before."""
+        if self._stopped:
+            return False
         self._evaluator.wake = self._bells[0].ring
         self._evaluator.analytics.wake = self._flush_bell.ring
         if self._keeper is not None:

@@ -359,8 +359,10 @@ class SharedBodies:
         if cost > self._max:
             return
         with self._lock:
-            if body not in self._snapshots:
-                self._held += cost
+            if body in self._snapshots:
+                # Two have decoded it at once, and perhaps each in its own way.
+                return
+            self._held += cost
             self._snapshots[body] = snapshot
             while self._held > self._max:
                 oldest = next(iter(self._snapshots))

@@ -33,6 +33,7 @@ from ._network import (
     connect,
     time_left,
 )
+from ._process import Lock
 
 __all__ = ["Heads", "Idle", "Listening", "Pool", "Wire", "listen"]
 
@@ -126,7 +127,7 @@ class Idle(Generic[C]):
     """The connections that nobody uses just now, the one that was used longest ago first."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._waiting: list[C] = []
         self._closed = False
 

@@ -7,6 +7,7 @@ awaitable verbs. Nothing here does I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -50,6 +51,8 @@ __all__ = ["UNSET", "Attempt", "Call", "Evaluator", "View"]
 _LEAST, _PATIENCE = 0.25, 0.5
 #: Seconds beyond its deadline after which an attempt is given up by those who wait for it.
 _GRACE = 0.25
+#: So many of those that will never end are forgotten whenever another begins.
+_AT_A_TIME = 2
 
 
 class Call(Struct, frozen=True):
@@ -318,11 +321,21 @@ class Evaluator(Knowledge):
                 request = batch_request(context)
                 call = Call(context, self.cache.stamp(), None, request)
                 attempt = Attempt(call, request, now + self._config.timeout, consults=consults)
+                self._let_dead_go(now)
+                # The oldest stays first.
+                self._in_flight.pop(key, None)
                 self._in_flight[key] = attempt
                 if not consults:
                     self.gate.under_way(key)
                 return attempt, True
         return self.known(context, refused)
+
+    def _let_dead_go(self, now: float) -> None:
+        """Forget attempts whose event loop was closed before they had ended."""
+        for key, attempt in list(islice(self._in_flight.items(), _AT_A_TIME)):
+            if now - attempt.deadline <= self._config.timeout:
+                break
+            del self._in_flight[key]
 
     def consult(self, attempt: Attempt) -> Iterator[Wait]:
         """Ask the store before the service.

@@ -18,6 +18,9 @@ __all__ = ["Gate"]
 _FAILURES_TO_CLOSE = 3
 _CONTEXTS_TO_CLOSE = 2
 
+#: Failures that the service has answered with, and that one context alone may have caused.
+_OF_ONE = (Failure.SERVER, Failure.PROTOCOL)
+
 #: How many times its usual time the service may take before it counts as hanging, and the least
 #: that is allowed for, in seconds.
 _UNUSUAL = 8
@@ -40,7 +43,9 @@ class Gate:
        success between, or no connection could be made at all: the gate closes for
        every request. It is tried again on the same ladder, by the background where
        one runs (`background`), else by one request at a time; the first success
-       opens it and ends the cool-downs that the outage had caused.
+       opens it and ends the cool-downs that the outage had caused. The background asks
+       for one context only; where the service answers and that is refused, the cause may
+       be that context alone, so one request may try beside it.
     3. Three attempts are under way and the service has not answered anybody for much
        longer than it usually takes: it hangs, so nobody joins them until one has ended.
     4. The service said ``Retry-After``: nobody asks before.
@@ -81,6 +86,8 @@ class Gate:
         self._closed: Failure | None = None
         self._probes = 0
         self._probe_at = 0.0
+        #: Whether one request may try beside the background, and the context of the last that did.
+        self._spare, self._beside = False, b""
         self._under_way: dict[bytes, float] = {}
         self._last_success = float("-inf")
         self._usual = 0.0
@@ -125,7 +132,7 @@ class Gate:
             return Failure.THROTTLED
         if self._closed is not None:
             with self._lock:
-                return self._admit_probe(now)
+                return self._admit_probe(key, now)
         cool_down = self._cool_downs.get(key)
         if cool_down is not None and now < cool_down.until:
             return cool_down.failure
@@ -158,7 +165,10 @@ class Gate:
         with self._lock:
             self._under_way.pop(key, None)
 
-    def _admit_probe(self, now: float) -> Failure | None:
+    def _admit_probe(self, key: bytes, now: float) -> Failure | None:
+        if self._closed is not None and self.background and self._spare:
+            self._spare, self._beside = False, key
+            return None
         if self._closed is None or self.background or now < self._probe_at:
             return self._closed
         # This request is the probe; the next may go when it has had its answer, or on the ladder.
@@ -212,8 +222,13 @@ class Gate:
                 self._failing.add(key)
             if self._closed is not None:
                 self._closed = failure
+                if key == self._beside:
+                    # Where it stands on the ladder is the background's affair.
+                    self._beside = b""
+                    return False
                 self._probes += 1
                 self._probe_at = now + self._delay(self._probes)
+                self._spare = failure in _OF_ONE
                 return False
             outage = (
                 self._in_a_row >= _FAILURES_TO_CLOSE and len(self._failing) >= _CONTEXTS_TO_CLOSE
@@ -221,6 +236,7 @@ class Gate:
             if connected and not outage:
                 return False
             self._closed = failure
+            self._spare, self._beside = False, b""
             self._probes = 0
             self._probe_at = now + self._delay(0)
             return True

@@ -16,7 +16,6 @@ import inspect
 import logging
 import re
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from urllib.parse import quote, urlsplit
 from ._answers import Answer, Room, headers_of, is_doubtful, reply_to
 from ._connection import Pool, listen
 from ._network import Question, Route, Sockets, deadline, give_up_if_more_came, time_left
+from ._process import Lock
 from ._stream import Silence, StreamBroken
 from ._transport import Transport
 from ._version import __version__
@@ -79,7 +79,7 @@ class HttpTransport(Transport):
             self._route.load()
         self._custom: Any = None
         self._sockets = Sockets()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._pool: Pool | ProxyPool | None = None
         #: Monotonic seconds of the last answer that came by it.
         self._heard = 0.0
@@ -273,7 +273,7 @@ class HttpTransport(Transport):
     def forget(self) -> None:
         """In a forked child: drop the parent's connections without a word on them."""
         self._sockets.forget()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._room = Room(self._room.cap)
         self._pool = None
         self._tasks = None

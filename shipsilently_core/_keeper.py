@@ -214,20 +214,22 @@ class Keeper:
     def recall(self, context: bytes) -> Entry | None:
         """What an earlier process, or one beside this, knew of this context."""
         recalled = self._recalled
-        if recalled is None or not recalled.contexts:
+        if recalled is None:
             return None
-        name = self._seal.name_of(context)
-        try:
-            found = recalled.take(name)
-        except Unreadable as error:
-            self._tell_unreadable(error)
-            return None
-        if found is None:
-            return None
-        current, snapshot = found
-        return self._cache.adopt(
-            context, snapshot, age=self._clock.time() - current, kept=None, stamp=None
-        )
+        if recalled.contexts:
+            name = self._seal.name_of(context)
+            try:
+                found = recalled.find(name)
+            except Unreadable as error:
+                self._tell_unreadable(error)
+                found = None
+            if found is not None:
+                current, snapshot = found
+                age = self._clock.time() - current
+                self._cache.adopt(context, snapshot, age=age, kept=None, stamp=None)
+            # In this order: whoever asks at the same time finds it there or here.
+            recalled.forget(name)
+        return self._cache.get(context)
 
     def _load_now(self) -> bool:
         self._read_again()
@@ -466,7 +468,11 @@ class Keeper:
         """Make the calls, until `stop`."""
         self._load.run()
         while not self._bell.wait(self.due_in()):
-            self.turn()
+            try:
+                self.turn()
+            except Exception as error:
+                # Whatever it is, the next turn must come, and not at once.
+                self._calls.failed("use", name_of(error))
         self._let_go()
 
     def start(self) -> None:

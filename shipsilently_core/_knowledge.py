@@ -234,9 +234,9 @@ class Knowledge:
             return self._mismatch(key, row.value, default)
         return result_of(key, row, source, fallback=view.failure is not None, age=age)
 
-    def overridden(self, key: str, default: Any) -> EvaluationResult:
+    def overridden(self, key: str, value: Any, default: Any) -> EvaluationResult:
         """What a test has set for this flag, held to the same types as any other value."""
-        value, on_read = overrides.values[key], overrides.on_read
+        on_read = overrides.on_read
         if on_read is not None:
             on_read(key)
         if fits(value, default):

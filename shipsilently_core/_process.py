@@ -36,7 +36,9 @@ __all__ = [
 
 T = TypeVar("T")
 
-Lock = threading.Lock
+#: One that its own thread may take again: a handler of a signal, or a finalizer, runs in the midst
+#: of whatever that thread is doing, and would wait for itself for ever.
+Lock = threading.RLock
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -274,7 +276,7 @@ class ProcessGuard:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._locks: dict[int, threading.Lock] = {}
+        self._locks: dict[int, threading.RLock] = {}
         self.mark: Mark = _mark()
         self._set_mark()
 

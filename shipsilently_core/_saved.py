@@ -125,13 +125,13 @@ class Recalled:
         self.contexts = saved.contexts
         self._bodies: list[Raw | Snapshot] = list(saved.bodies)
 
-    def take(self, name: str) -> tuple[float, Snapshot] | None:
-        """Until when one context's flags were current, and they; not a second time.
+    def find(self, name: str) -> tuple[float, Snapshot] | None:
+        """Until when one context's flags were current, and they; until `forget`.
 
         Raises:
             Unreadable: They are no flags.
         """
-        found = self.contexts.pop(name, None)
+        found = self.contexts.get(name)
         if found is None:
             return None
         current, place = found
@@ -140,6 +140,10 @@ class Recalled:
             # Contexts that have the same share it from now on, too.
             body = self._bodies[place] = snapshot_of(body)
         return current, body
+
+    def forget(self, name: str) -> None:
+        """One context's flags are known elsewhere by now, or cannot be read."""
+        self.contexts.pop(name, None)
 
     def body(self, place: int) -> Raw:
         """Flags as they are to be saved again."""

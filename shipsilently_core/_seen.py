@@ -11,17 +11,25 @@ from ._snapshot import Row
 from ._view import View
 from .values import Source
 
-__all__ = ["APART", "NESTED", "NOTHING", "NO_ROWS", "Seen"]
+__all__ = ["ABSENT", "APART", "NESTED", "NOTHING", "NO_ROWS", "Seen"]
 
 #: Nothing is ever put into it.
 NO_ROWS: dict[str, Row] = {}
 
 
-# Two that stand in `Seen.counted` for a value that cannot be had from there; of no flag's type.
+class _Mark:
+    """Stands for a value, and is of no type that a flag or a default has."""
+
+    __slots__ = ()
+
+
+# Two that stand in `Seen.counted` for a value that cannot be had from there.
 #: It is counted here, but each reader gets an object of its own.
-NESTED = object()
+NESTED = _Mark()
 #: It is counted elsewhere: as a default, or as a flag that nobody knows.
-APART = object()
+APART = _Mark()
+#: Stands for what is not in `Seen.counted`.
+ABSENT = _Mark()
 
 
 # It is in no cycle: what holds it does so until its checks are taken.
@@ -62,11 +70,16 @@ class Seen(Struct, gc=False, eq=False):
         self.listed = False
         # The keys alone: nothing is made for each of them, at which Python might let another
         # thread go on, and put one in.
-        keys = list(self.counted)[self.taken :]
-        self.taken += len(keys)
+        keys = list(self.counted)
+        first = count = len(keys)
+        # Nothing is called here, so nothing comes in between: a handler of a signal may have taken
+        # all that there is just before.
+        if self.taken < count:
+            first = self.taken
+            self.taken = count
         counted, moment = self.counted, self.moment
         checks = []
-        for key in keys:
+        for key in keys[first:]:
             row = None if counted[key] is APART else self.row(key)
             if row is not None:
                 checks.append((key, row, moment, 0.0))

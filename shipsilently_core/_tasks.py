@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +20,7 @@ from ._network import (
     Target,
     is_address,
 )
+from ._process import Lock
 from ._wire import Reply
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class TaskCalls:
     def __init__(self, route: Route, room: Room) -> None:
         self._route = route
         self._room = room
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.loops: dict[asyncio.AbstractEventLoop, LoopPool] = {}
         #: Kept, since an event loop holds its tasks only weakly.
         self._under_way: set[asyncio.Task[Reply]] = set()

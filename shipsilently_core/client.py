@@ -197,8 +197,9 @@ class ShipSilentlyClient:
     ) -> EvaluationResult:
         """As `evaluate`, with the reason, the source, and what went wrong."""
         default = self.evaluator.default(flag_key, default)
-        if flag_key in overrides.values:
-            return self.evaluator.overridden(flag_key, default)
+        values = overrides.values
+        if flag_key in values:
+            return self.evaluator.overridden(flag_key, values[flag_key], default)
         call = self._prepare(context, flag_key)
         view = self.evaluator.conclude(call, self._send(call))
         return self.evaluator.concluded_detail(flag_key, view, default)
@@ -211,8 +212,9 @@ class ShipSilentlyClient:
     ) -> EvaluationResult:
         """`evaluate_detail`, waiting in a task."""
         default = self.evaluator.default(flag_key, default)
-        if flag_key in overrides.values:
-            return self.evaluator.overridden(flag_key, default)
+        values = overrides.values
+        if flag_key in values:
+            return self.evaluator.overridden(flag_key, values[flag_key], default)
         call = self._prepare(context, flag_key)
         view = self.evaluator.conclude(call, await self._asend(call))
         return self.evaluator.concluded_detail(flag_key, view, default)
@@ -270,8 +272,9 @@ class ShipSilentlyClient:
     def get(self, flag_key: str, default: Any = UNSET, context: Any = None) -> Any:
         """The flag's last known good value for this context; never asks the service."""
         default = self.evaluator.default(flag_key, default)
-        if flag_key in overrides.values:
-            return self.evaluator.overridden(flag_key, default).value
+        values = overrides.values
+        if flag_key in values:
+            return self.evaluator.overridden(flag_key, values[flag_key], default).value
         view = self._remembered(context)
         result = self.evaluator.detail(view, flag_key, default)
         self.evaluator.count(view, result)
@@ -640,7 +643,8 @@ class ShipSilentlyClient:
         from ._background import Background
 
         with self._lock:
-            if self._background is not None or self._is_offline():
+            if self._background is not None or self.evaluator.closed or self._is_offline():
+                # What is closed stays so, also where a request had looked just before.
                 return
             background = self._background = Background(
                 self._config,

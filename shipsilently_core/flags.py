@@ -11,7 +11,7 @@ from msgspec import Struct
 from ._evaluation import Evaluator
 from ._overrides import overrides
 from ._process import on_event_loop
-from ._seen import APART, NESTED, NO_ROWS, NOTHING, Seen
+from ._seen import ABSENT, APART, NESTED, NO_ROWS, NOTHING, Seen
 from ._view import UNSET, View, overridden
 from .context import Context
 from .errors import EvaluationError
@@ -45,10 +45,6 @@ class Resolver(Protocol):
     async def aresolve(self, context: Context) -> View:
         """A view, waiting in a task."""
         ...
-
-
-#: What no flag holds, and of a type that no default has.
-_NONE = object()
 
 
 class _Refresh:
@@ -197,7 +193,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         # Every read of every flag comes by here, so its steps are written out: a call would take
         # as long as three of them.
         seen, kind = self._short, type(default)
-        value = seen.counted.get(key, _NONE)
+        value = seen.counted.get(key, ABSENT)
         if type(value) is kind and not overrides.values:
             return value
         row = seen.own.get(key)
@@ -209,7 +205,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                 row = seen.own.get(key) or seen.shared.get(key)
         if (
             row is not None
-            and value is _NONE
+            and value is ABSENT
             and not overrides.values
             and not flag_evaluated.receivers
         ):
@@ -259,7 +255,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             declared = self._client.evaluator.defaults
             default = declared.get(key, False) if declared else False
         # As `get`, for a flag that was read before.
-        value = self._short.counted.get(key)
+        value = self._short.counted.get(key, ABSENT)
         if type(value) is type(default) and not overrides.values:
             return value is True
         return self.get(key, default) is True
@@ -287,8 +283,10 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                 )
         evaluator = self._client.evaluator
         default = evaluator.default(key, default)
-        if key in overrides.values:
-            return evaluator.overridden(key, default)
+        # Looked at once: the test may end in this moment.
+        values = overrides.values
+        if key in values:
+            return evaluator.overridden(key, values[key], default)
         seen = self._seen()
         view = seen.view
         result = evaluator.detail(view, key, default)
@@ -387,8 +385,11 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                 # As `_show`, without its call.
                 base = own.base
                 seen = Seen(view, 0, {}, own.own, NO_ROWS if base is None else base.own, False)
-                self._now = self._short = seen
-                return seen
+                # Nothing is called from this look to the next line, so no other thread comes
+                # between: the first one's is everybody's.
+                if self._now is None:
+                    self._now = self._short = seen
+                return self._now
             return self._first()
         if seen is not None and (due is None or due.taken):
             return seen
@@ -397,9 +398,10 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             due.taken = True
         try:
             context, view, lasting = self._ask(anew=due is not None)
-        except EvaluationError:
-            if seen is not None and not mine:
+        except BaseException as error:
+            if seen is not None and not mine and isinstance(error, EvaluationError):
                 return seen
+            # Also where a limit of time or a signal ends the wait.
             self._settle(due)
             raise
         if lasting:
@@ -439,27 +441,36 @@ class Flags(Struct, eq=False):  # no other class is made as fast
     def _show(self, context: Context, view: View, due: _Refresh | None) -> Seen:
         seen, number = self._now, 0 if due is None else due.number
         if seen is not None and number <= seen.number:
-            # Others of this request have waited, too: the first evaluation is everybody's, and
-            # of two refreshes the one that has begun later.
-            self._settle(due)
-            return seen
-        if context is not self._context:
-            self._context = context
+            return self._show_as(seen, view, due)
         early, own = self._early, view.own
-        if early is not None:
-            self._early = None
         if early or own is None or view.failure is not None:
-            seen = Seen(view, number, early or {}, NO_ROWS, NO_ROWS)
+            made = Seen(view, number, early or {}, NO_ROWS, NO_ROWS)
         else:
             base = own.base
             shared = NO_ROWS if base is None else base.own
             # What the service has counted is on no list of ours.
-            seen = Seen(view, number, {}, own.own, shared, view.counted)
-        self._now = seen
+            made = Seen(view, number, {}, own.own, shared, view.counted)
+        seen = self._now
+        # Nothing is called from this look to the end of the next lines, as in `_seen`.
+        if seen is not None and number <= seen.number:
+            return self._show_as(seen, view, due)
+        self._context, self._early = context, None
+        seen = self._now = made
         if due is not None:
             self._settle(due)
         if self._due is None:
             self._short = seen
+        return seen
+
+    def _show_as(self, seen: Seen, view: View, due: _Refresh | None) -> Seen:
+        """What others of this request have shown while this view was waited for.
+
+        The first evaluation is everybody's, and of two refreshes the one that has begun later.
+        """
+        if due is None and view.counted and not seen.listed:
+            # They waited for this very call, for which the service has counted each flag once.
+            seen.listed = True
+        self._settle(due)
         return seen
 
     def _make_due(self) -> bool:

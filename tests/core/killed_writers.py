@@ -38,7 +38,7 @@ def read(store: FileStore) -> int:
     versions = set()
     assert len(recalled.contexts) == 20
     for name in list(recalled.contexts):
-        found = recalled.take(name)
+        found = recalled.find(name)
         assert found is not None
         assert len(found[1].rows) == 100
         versions |= {row.value for row in found[1].rows.values()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,11 +21,20 @@ __all__ = [
     "Heard",
     "Setup",
     "fixed",
+    "held_by_nobody",
     "listening",
     "setup",
 ]
 
 KEY = "sk_live_0123456789"
+
+
+def held_by_nobody(lock: Any) -> None:
+    """Take a lock in a thread that ends with it, as those of a parent do in a forked child."""
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def fixed(number: float = 0.5) -> Callable[[], float]:

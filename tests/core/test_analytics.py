@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from shipsilently_core import Failure
+from shipsilently_core._seen import APART
 from shipsilently_core._wire import Reply, Request
 from tests.core.delivering import OK, Setup, run_while_delivering, sheet
 
@@ -343,6 +344,89 @@ def test_after_a_failure_the_background_waits_for_the_interval(reply: Reply) -> 
     assert made.flush() == 50
     made.record(10)
     assert made.analytics.due_in(made.clock.monotonic()) == 0
+
+
+def test_a_pause_of_nothing_is_still_one() -> None:
+    """Of a service that says ``Retry-After: 0`` nothing is asked before the backoff's base."""
+    made = Setup(max_batch_size=10, flush_interval=30)
+    made.record(2_000)
+    made.post.answers = [Reply(429, headers={"retry-after": "0"})]
+    assert made.flush() == 0
+    assert made.analytics.due_in(made.clock.monotonic()) == 1.0
+    made.clock.advance(1)
+    assert made.analytics.due_in(made.clock.monotonic()) == 0
+    assert made.flush() == 2_000
+
+
+@pytest.mark.parametrize("size", [120, 1_000])
+def test_what_is_noted_while_a_batch_is_taken_does_not_keep_the_next_from_waking(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Once the buffer is empty a full batch wakes the background again, at its usual size."""
+    made = Setup(max_batch_size=100)
+    take = made.analytics._let_oldest_go
+
+    def as_another_request_begins() -> None:
+        made.analytics.enlist(sheet("late"))
+        take()
+
+    made.analytics.enlist(sheet(*map(str, range(size))))
+    made.analytics.enlist(sheet("next"))
+    monkeypatch.setattr(made.analytics, "_let_oldest_go", as_another_request_begins)
+    made.flush()
+    monkeypatch.undo()
+    woken = made.woken
+    for _ in range(100):
+        made.analytics.enlist(sheet("x"))
+    assert made.woken == woken + 1
+
+
+def test_a_batch_that_comes_while_another_is_taken_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the one that delivers is not the background, nobody else would tell it."""
+    made = Setup(max_batch_size=100)
+    made.record(100)
+    arm = made.analytics._await_batch
+
+    def late() -> None:
+        made.record(100)
+        arm()
+
+    monkeypatch.setattr(made.analytics, "_await_batch", late)
+    assert made.flush() == 100
+    assert made.woken == 2
+
+
+def test_who_was_woken_for_less_than_it_seemed_is_woken_for_a_batch() -> None:
+    """What requests have on their sheets is guessed; the guess holds only until somebody looks."""
+    made = Setup(max_batch_size=10, flush_interval=30)
+    seen = sheet("a")
+    seen.counted.update(dict.fromkeys(map(str, range(20)), APART))
+    made.analytics.enlist(seen)
+    made.analytics.enlist(sheet("b"))
+    assert made.woken == 1
+    assert made.analytics.due_in(made.clock.monotonic()) == 30
+    made.record(7)
+    assert made.woken == 1
+    made.record(1)
+    assert made.woken == 2
+
+
+def test_what_interrupts_the_taking_of_a_batch_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A limit of time that strikes there costs a delivery and no event, and the next may begin."""
+    made = Setup()
+    keys = made.record(5)
+
+    def strike() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(made.analytics, "_await_batch", strike)
+        with pytest.raises(KeyboardInterrupt):
+            made.flush()
+    assert made.flush() == 5
+    assert made.post.taken == keys
 
 
 def test_after_an_error_of_our_own_the_background_waits_too() -> None:

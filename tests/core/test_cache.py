@@ -11,6 +11,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from shipsilently_core._cache import Cache, SharedBodies, Stamp
 from shipsilently_core._snapshot import Row, Snapshot
 from shipsilently_core.testing import ManualClock
+from tests.core.support import held_by_nobody
 
 PINNED = b"baseline"
 
@@ -222,7 +223,7 @@ def test_locks_of_a_parent_process_are_not_waited_for() -> None:
     """After `renew`, locks that were held when the process forked do not matter any more."""
     cache, bodies = cache_of(), SharedBodies()
     for part in (cache, bodies):
-        part._lock.acquire()
+        held_by_nobody(part._lock)
         part.renew()
     cache.store_batch(b"u1", batch(a=1), [], cache.stamp())
     bodies.put(b"{}", batch())

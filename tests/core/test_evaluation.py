@@ -22,7 +22,7 @@ from shipsilently_core._evaluation import Attempt, Call, Evaluator
 from shipsilently_core._view import UNSET, View
 from shipsilently_core._wire import Reply
 from shipsilently_core.testing import ManualClock
-from tests.core.support import fixed
+from tests.core.support import fixed, held_by_nobody
 
 WHO = Context(user_id="u1")
 JSON = {"content-type": "application/json"}
@@ -437,7 +437,7 @@ class TestRequests:
         bench.batch({"a": 1})
         bench.clock.advance(100)
         attempt = self.lead(bench)
-        bench.evaluator._lock.acquire()
+        held_by_nobody(bench.evaluator._lock)
         bench.evaluator.renew()
         assert self.lead(bench) is not attempt
         assert bench.evaluator.known(WHO).results()["a"].value == 1

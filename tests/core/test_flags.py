@@ -128,6 +128,25 @@ def test_a_lazy_string_as_default_takes_a_string(key: str, value: str) -> None:
     assert s.client.evaluate(key, {"userId": "u1"}, default) == value
 
 
+def test_a_switch_whose_declared_default_is_null_is_evaluated() -> None:
+    """A null says nothing, so the flag is what the service says, and off where it says nothing."""
+    s = setup({"on": True}, defaults={"on": None, "missing": None})
+    for flags in (flags_of(s), flags_of(s).load()):
+        assert flags.is_enabled("on") is True
+        assert flags.is_enabled("missing") is False
+        assert flags.is_enabled("on", default=None) is True  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["on", "object", "missing"])
+def test_a_default_that_is_no_value_of_json_is_what_comes_back(key: str) -> None:
+    """An object to tell that a flag is missing, as with dictionaries: nothing of ours comes."""
+    missing: Any = object()
+    flags = flags_of(setup(VALUES))
+    for _ in range(2):
+        assert flags.get(key, missing) is missing
+        flags.get(key)
+
+
 def test_the_default_may_be_left_out() -> None:
     """Then it is the declared one, else None, which takes any type; for a switch it is off."""
     s = setup({"a": 1}, defaults={"a": "declared", "b": True, "c": "text"})

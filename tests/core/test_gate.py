@@ -7,7 +7,7 @@ import pytest
 from shipsilently_core import Failure
 from shipsilently_core._gate import Gate
 from shipsilently_core.testing import ManualClock
-from tests.core.support import fixed
+from tests.core.support import fixed, held_by_nobody
 
 U1, U2, U3 = b"u1", b"u2", b"u3"
 
@@ -149,6 +149,57 @@ def test_where_a_background_probes_no_request_does(clock: ManualClock) -> None:
     assert gate.admit(U2) is Failure.SERVER
 
 
+@pytest.mark.parametrize("failure", [Failure.SERVER, Failure.PROTOCOL])
+def test_where_only_the_background_s_context_is_refused_a_request_opens_the_gate(
+    clock: ManualClock, failure: Failure
+) -> None:
+    """After each answer to the background that is none, one request may try beside it."""
+    gate = gate_of(clock)
+    gate.background = True
+    for key in (U1, U1, U2):
+        fail(gate, key, failure)
+    assert gate.admit(U3) is failure
+    fail(gate, U1, failure)
+    assert gate.admit(U3) is None
+    assert gate.admit(b"u4") is failure
+    assert gate.succeeded(U3)
+    assert gate.admit(b"u4") is None
+
+
+def test_a_request_that_tries_in_vain_leaves_the_background_s_ladder_alone(
+    clock: ManualClock,
+) -> None:
+    """The background tries when it would have tried, and only after that another request."""
+    gate = gate_of(clock)
+    gate.background = True
+    for key in (U1, U1, U2, U1):
+        fail(gate, key)
+    assert gate.probe_in() == 1.0
+    assert gate.admit(U3) is None
+    clock.advance(0.25)
+    fail(gate, U3)
+    assert gate.probe_in() == 0.75
+    assert gate.admit(U3) is Failure.SERVER
+    clock.advance(0.75)
+    fail(gate, U1)
+    assert gate.probe_in() == 2.0
+    assert gate.admit(b"u4") is None
+
+
+@pytest.mark.parametrize("failure", [Failure.TIMEOUT, Failure.NETWORK, Failure.AUTH])
+def test_where_the_service_is_out_of_reach_no_request_pays_for_trying(
+    clock: ManualClock, failure: Failure
+) -> None:
+    """Neither is one sent to try a key that was refused."""
+    gate = gate_of(clock)
+    gate.background = True
+    for key in (U1, U1, U2, U1, U1):
+        fail(gate, key, failure)
+    clock.advance(100)
+    assert gate.admit(U3) is failure
+    assert gate.probe_in() == 0
+
+
 def test_the_first_success_opens_the_gate_and_ends_every_cool_down(clock: ManualClock) -> None:
     """What the outage had caused is over for everybody at once."""
     gate = gate_of(clock)
@@ -201,14 +252,14 @@ def test_two_requests_at_the_moment_of_the_probe(clock: ManualClock) -> None:
     gate = gate_of(clock)
     fail(gate, U1, connected=False)
     gate.succeeded(U1)
-    assert gate._admit_probe(clock.monotonic()) is None
+    assert gate._admit_probe(U1, clock.monotonic()) is None
 
 
 def test_a_forked_child_has_locks_of_its_own_and_no_background(clock: ManualClock) -> None:
     """After `renew` a lock held at the fork is not waited for, and requests probe themselves."""
     gate = gate_of(clock)
     gate.background = True
-    gate._lock.acquire()
+    held_by_nobody(gate._lock)
     gate.renew()
     assert fail(gate, U1, connected=False)
     clock.advance(1)

@@ -30,7 +30,7 @@ from shipsilently_core._network import (
 )
 from shipsilently_core._proxied import Backend
 from tests.core.lines import ASK, OWN, WAYS, line
-from tests.core.support import KEY
+from tests.core.support import KEY, held_by_nobody
 from tests.core.wire_server import Answer, Received, WireServer
 
 OK = Answer(body=b'{"flags":{}}')
@@ -462,7 +462,7 @@ class TestSockets:
         transport = HttpTransport(Config(api_key=KEY, api_url=peer.url, timeout=10))
         assert transport.send(ASK).status == 200
         (before,) = transport._sockets._living()
-        transport._lock.acquire()
+        held_by_nobody(transport._lock)
         transport.forget()
         assert before.fileno() == -1
         assert transport._sockets._living() == []

@@ -6,6 +6,7 @@ import logging
 
 from shipsilently_core._notices import Notices
 from shipsilently_core.testing import ManualClock
+from tests.core.support import held_by_nobody
 
 Lines = list[logging.LogRecord]
 
@@ -101,7 +102,7 @@ def test_two_threads_that_recover_tell_it_once(lines: Lines) -> None:
 def test_a_forked_child_has_a_lock_of_its_own(lines: Lines) -> None:
     """After `renew` a lock that was held at the fork is not waited for."""
     notices = Notices(ManualClock())
-    notices._lock.acquire()
+    held_by_nobody(notices._lock)
     notices.renew()
     notices.warn("kind", "x")
     assert texts(lines) == ["x"]

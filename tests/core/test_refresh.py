@@ -6,6 +6,7 @@ import itertools
 import logging
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -467,3 +468,35 @@ def test_a_forked_child_looks_anew_and_stays_ready(known: bool) -> None:
     assert rounds.watch.failures == 0
     assert rounds.watch.ready is not before
     assert rounds.watch.ready.result is (True if known else None)
+
+
+def test_a_service_that_refuses_only_the_baseline_serves_everybody_else() -> None:
+    """In an hour in which another user is refused as well, the others have their values."""
+
+    class Choosy(ScriptedService):
+        def send(self, request: Request) -> Reply:
+            who = msgspec.json.decode(request.body)["context"]["userId"]
+            return Reply(400) if who in ("system", "poison") else super().send(request)
+
+    rounds = Rounds()
+    rounds.service = Choosy({"a": 1})
+    rounds.evaluator.gate.background = True
+    served: list[bool] = []
+
+    def request(user: str) -> None:
+        found = rounds.evaluator.enter(Context({"userId": user}), may_wait=True)
+        if isinstance(found, tuple):
+            attempt, _ = found
+            rounds.evaluator.finish(attempt, rounds.service.send(attempt.request))
+            served.append(attempt.result is not None and attempt.result.failure is None)
+        else:
+            served.append(found.failure is None)
+
+    for minute in range(1, 60):
+        rounds.at(60 * minute, lambda: request("poison"))
+        for number in range(8):
+            moment = 60 * minute + 5 * number + 1
+            rounds.at(moment, partial(request, f"user-{minute}-{number}"))
+    rounds.run(3_600)
+    # Apart from those who come between a failure that closes the gate and the next try.
+    assert served.count(True) > 0.75 * len(served)

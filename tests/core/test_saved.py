@@ -219,12 +219,13 @@ def test_contexts_with_the_same_flags_share_them() -> None:
     saved = collected(a=same, b=same, c=flags(1))
     assert len(saved.bodies) == 2
     recalled = Recalled(saved)
-    first, second = recalled.take("a"), recalled.take("b")
+    first, second = recalled.find("a"), recalled.find("b")
     assert first is not None
     assert second is not None
     assert first[1] is second[1]
-    assert recalled.take("a") is None
-    assert set(recalled.contexts) == {"c"}
+    recalled.forget("a")
+    assert recalled.find("a") is None
+    assert set(recalled.contexts) == {"b", "c"}
 
 
 def test_a_context_is_collected_once() -> None:
@@ -248,8 +249,8 @@ def test_there_is_only_so_much_room() -> None:
 def test_contexts_of_other_processes_are_saved_again() -> None:
     """What others saved stays, as it was or as it was read, up to the number that is allowed."""
     others = Recalled(collected(a=flags(1), b=flags(2), c=flags(2, own="x"), d=flags(4)))
-    others.take("b")
-    read = others.take("c")
+    others.find("b")
+    read = others.find("c")
     assert read is not None
     # It is still to be saved by this process; the file has it after all others.
     others.contexts = {"a": (50.0, 0), "c": (50.0, 2), "d": others.contexts["d"]}
@@ -259,7 +260,7 @@ def test_contexts_of_other_processes_are_saved_again() -> None:
     saved = collection.saved()
     assert set(saved.contexts) == {"a", "c"}
     assert saved.contexts["a"][0] == 90.0
-    again = Recalled(saved).take("c")
+    again = Recalled(saved).find("c")
     assert again is not None
     assert again[1].rows == read[1].rows
 

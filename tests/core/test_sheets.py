@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 
 from shipsilently_core import Source
+from shipsilently_core._events import Check
 from shipsilently_core._seen import APART, NESTED, Seen
 from shipsilently_core._snapshot import Row, Snapshot
 from shipsilently_core._view import View
@@ -52,7 +53,9 @@ def test_a_request_that_goes_on_is_listed_again_once_it_was_taken() -> None:
         seen.counted[key] = value
         if not seen.listed:
             made.analytics.enlist(seen)
-    assert [check[2] for check in made.analytics.take_all()] == [made.clock.time()] * 2
+    checks: list[Check] = []
+    made.analytics.take_all(checks)
+    assert [check[2] for check in checks] == [made.clock.time()] * 2
     assert made.post.taken == ["a", "b"]
 
 

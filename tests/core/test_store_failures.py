@@ -455,3 +455,27 @@ def test_the_signals_of_failed_evaluations_do_not_tell_of_the_store() -> None:
         client.flags(ADA).get("a")
     assert told == []
     assert len(fleet.errors) == 1
+
+
+def test_a_fault_of_our_own_does_not_end_the_store_s_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever a turn raises, the store is left alone for a while, and the next turn comes."""
+    fleet = Fleet()
+    client = fleet.client()
+    keeper = client.evaluator.keeper
+    assert keeper is not None
+    turns = []
+
+    def turn() -> None:
+        turns.append(keeper._calls.cool_down)
+        if len(turns) == 1:
+            raise RuntimeError("ours")
+        keeper._bell.close()
+
+    monkeypatch.setattr(keeper, "turn", turn)
+    monkeypatch.setattr(keeper, "due_in", lambda: 0.0)
+    keeper.run()
+    assert len(turns) == 2
+    assert turns[1] > 0
+    assert [report.failure for report in fleet.errors] == [Failure.STORE]

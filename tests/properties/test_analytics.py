@@ -233,7 +233,8 @@ class AnalyticsMachine(RuleBasedStateMachine):
                 if status == 429:
                     pause = min(float(reply.headers.get("retry-after", 1.0)), 3600.0)
                     self.paused_until = now + pause
-                self.not_before = now + (pause if status == 429 else INTERVAL)
+                # A pause of nothing is none that was asked for, and not tried again at once.
+                self.not_before = now + (max(pause, 1.0) if status == 429 else INTERVAL)
                 break
             sent += len(chunk)
         assert not requests
@@ -263,6 +264,8 @@ class AnalyticsMachine(RuleBasedStateMachine):
     @rule(ago=st.sampled_from([0.0, 12.0, 40.0]))
     def background_looks_when_to_deliver(self, ago: float) -> None:
         now = self.clock.monotonic()
+        if len(self.waiting) < self.batch:
+            self.wake_at = self.batch
         due = now - ago if len(self.waiting) >= self.batch else now - ago + INTERVAL
         if self.batch <= len(self.waiting) < IN_ONE_REQUEST and self.full_ones >= 8:
             due = max(due, self.since + 1.0)

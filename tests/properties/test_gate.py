@@ -53,6 +53,9 @@ class GateMachine(RuleBasedStateMachine):
         self.next_probe = 0.0
         self.pause_ends = 0.0
         self.background = False
+        # Whether one request may try beside the background, and which has.
+        self.spare = False
+        self.beside: bytes | None = None
         # When each attempt began; the oldest first.
         self.under_way: dict[bytes, float] = {}
         self.last_success = -1e9
@@ -74,7 +77,7 @@ class GateMachine(RuleBasedStateMachine):
         if self.now < self.pause_ends:
             return Failure.THROTTLED
         if self.closed is not None:
-            probe_is_due = not self.background and self.now >= self.next_probe
+            probe_is_due = self.spare if self.background else self.now >= self.next_probe
             return None if probe_is_due else self.closed
         rest = self.rests.get(key)
         if rest is not None and self.now < rest.until:
@@ -96,7 +99,9 @@ class GateMachine(RuleBasedStateMachine):
         expected = self.expected(key, known)
         assert self.gate.admit(key, known=known) is expected
         if expected is None:
-            if self.closed is not None:
+            if self.closed is not None and self.background:
+                self.spare, self.beside = False, key
+            elif self.closed is not None:
                 # The next probe goes after this one's end, or after the longest wait.
                 self.next_probe = self.now + CEILING
             self.gate.under_way(key)
@@ -150,7 +155,13 @@ class GateMachine(RuleBasedStateMachine):
         self.since_success.append((key, connected))
         if self.closed is not None:
             assert not closed
+            self.closed = failure
+            if key == self.beside:
+                self.beside = None
+                return
             self.probes += 1
+            # The service has answered, so perhaps it refuses this context alone.
+            self.spare = failure in (Failure.SERVER, Failure.PROTOCOL)
         else:
             contexts = {context for context, _ in self.since_success}
             outage = len(self.since_success) >= 3 and len(contexts) >= 2
@@ -158,6 +169,7 @@ class GateMachine(RuleBasedStateMachine):
             if not closed:
                 return
             self.probes = 1
+            self.spare, self.beside = False, None
         self.closed = failure
         self.next_probe = self.now + self.bound(self.probes)
 

@@ -26,9 +26,9 @@ def everything(data: bytes) -> dict[str, Any]:
     recalled = Recalled(saved)
     found = {}
     for name in list(recalled.contexts):
-        taken = recalled.take(name)
-        assert taken is not None
-        found[name] = (taken[0], {key: row.value for key, row in taken[1].rows.items()})
+        kept = recalled.find(name)
+        assert kept is not None
+        found[name] = (kept[0], {key: row.value for key, row in kept[1].rows.items()})
     return found
 
 

@@ -1,0 +1,318 @@
+"""Two at once, at the worst moment: one is held where it matters while another goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shipsilently_core import EvaluationResult, ShipSilentlyClient, Source
+from shipsilently_core._cache import SharedBodies
+from shipsilently_core._knowledge import Knowledge
+from shipsilently_core._seen import Seen
+from shipsilently_core._snapshot import Row, Snapshot
+from shipsilently_core.stores import FileStore
+from shipsilently_core.testing import ManualClock, ScriptedService, override_flags
+from tests.core.delivering import Setup as Delivering
+from tests.core.delivering import sheet
+from tests.core.storing import ADA, EVE, Fleet
+from tests.core.support import KEY, setup
+
+#: Seconds after which a thread that is held has waited for something that never comes.
+LIMIT = 10.0
+
+
+class Held:
+    """A thread that runs `work` and stops in the midst of `function`, until it is let go.
+
+    Args:
+        monkeypatch: To put itself in the function's place.
+        owner: What has the function.
+        name: Its name there.
+        work: What to run.
+        after: Stop when the function has done its work, instead of before.
+    """
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        owner: Any,
+        name: str,
+        work: Callable[[], Any],
+        *,
+        after: bool = False,
+    ) -> None:
+        self._reached, self._go = threading.Event(), threading.Event()
+        self._real, self._after = getattr(owner, name), after
+        self._result: Any = None
+        self._thread = threading.Thread(target=self._run, args=(work,))
+        # Of a class it is called with the instance first, as any function there.
+        monkeypatch.setattr(owner, name, lambda *args, **named: self._call(args, named))
+        self._thread.start()
+        assert self._reached.wait(LIMIT)
+
+    def _run(self, work: Callable[[], Any]) -> None:
+        self._result = work()
+
+    def _call(self, args: Any, named: Any) -> Any:
+        here = threading.current_thread() is self._thread and not self._reached.is_set()
+        if here and not self._after:
+            self._stop()
+        result = self._real(*args, **named)
+        if here and self._after:
+            self._stop()
+        return result
+
+    def _stop(self) -> None:
+        self._reached.set()
+        assert self._go.wait(LIMIT)
+
+    def let_go(self) -> Any:
+        """Let it run to its end; what `work` gave."""
+        self._go.set()
+        self._thread.join(LIMIT)
+        assert not self._thread.is_alive()
+        return self._result
+
+
+@pytest.fixture
+def restarted(tmp_path: Path) -> Iterator[ShipSilentlyClient]:
+    """A process that was started during an outage, with a file that knows two users."""
+    fleet = Fleet(
+        FileStore(tmp_path / "flags"),
+        flags=lambda context: {"who": context.get("userId", "nobody")},
+    )
+    before = fleet.client(background=False)
+    for who in (ADA, EVE):
+        before.evaluate_all(who)
+    before.close()
+    fleet.service.fail(connected=False)
+    with_store = fleet.client(background=False)
+    with_store.flags({"userId": "bob"}).load()
+    yield with_store
+    with_store.close()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["decoding", "adopted"])
+def test_two_requests_of_one_user_both_find_what_another_process_has_left(
+    monkeypatch: pytest.MonkeyPatch, restarted: ShipSilentlyClient, after: bool
+) -> None:
+    """While one takes a user's values over, they are still served to the other."""
+    cache = restarted.evaluator.cache
+    # Of the users in the store this is the last that anybody asks for.
+    restarted.flags(EVE).load()
+    held = Held(
+        monkeypatch, cache, "adopt", lambda: restarted.flags(ADA).get("who", "?"), after=after
+    )
+    assert restarted.flags(ADA).get("who", "?") == "ada-4711"
+    assert held.let_go() == "ada-4711"
+
+
+def test_what_was_recalled_in_between_is_found_in_memory(
+    monkeypatch: pytest.MonkeyPatch, restarted: ShipSilentlyClient
+) -> None:
+    """A request that had looked into memory before, and into the store after, still finds it."""
+    restarted.flags(EVE).load()
+    keeper = restarted.evaluator.keeper
+    held = Held(monkeypatch, keeper, "recall", lambda: restarted.flags(ADA).get("who", "?"))
+    assert restarted.flags(ADA).get("who", "?") == "ada-4711"
+    assert held.let_go() == "ada-4711"
+
+
+def test_threads_that_share_a_request_s_flags_see_one_evaluation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two first reads the one that is done first is everybody's, and each flag counts once."""
+    s = setup({"x": "old", "y": "old"}, background=False)
+    s.client.evaluate_all(ADA)
+    flags = s.client.flags(ADA)
+    held = Held(monkeypatch, s.client, "fresh", lambda: flags.get("x", ""), after=True)
+    s.service.set({"x": "new", "y": "new"})
+    s.client.evaluate_all(ADA)
+    assert [flags.get("x", ""), flags.get("y", "")] == ["new", "new"]
+    assert held.let_go() == "new"
+    assert [flags.get("x", ""), flags.get("y", "")] == ["new", "new"]
+    assert s.client.status().buffered_events == 2
+
+
+def test_what_the_service_has_counted_counts_for_all_who_share_the_flags(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where one that waited shows its view before the one that asked, nothing counts again."""
+    s = setup({"x": True}, background=False)
+    flags = s.client.flags(ADA)
+    held = Held(
+        monkeypatch, s.client, "resolve", lambda: flags.evaluate_all()["x"].value, after=True
+    )
+    assert flags.evaluate_all()["x"].value is True
+    assert held.let_go() is True
+    assert flags.get("x", False) is True
+    assert s.client.status().buffered_events == 0
+    assert len(s.service.requests) == 1
+
+
+def test_a_request_that_begins_while_the_client_is_closed_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What had looked whether it is closed just before looks again when it would start."""
+    client = ShipSilentlyClient(api_key=KEY, transport=ScriptedService({"x": True}))
+    client._starts_itself = True
+    held = Held(monkeypatch, client, "_start", lambda: client.flags(ADA).get("x", False))
+    client.close()
+    held.let_go()
+    assert client._background is None
+    assert not [t for t in threading.enumerate() if t.name.startswith("shipsilently-refresh")]
+
+
+def test_a_flush_waits_for_checks_that_another_thread_has_in_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was read before it is delivered when it returns, and counts as waiting until then."""
+    made = Delivering()
+    made.analytics.enlist(sheet("a", "b"))
+    held = Held(monkeypatch, Seen, "take", lambda: len(made.analytics))
+    flushed: list[int] = []
+    flush = threading.Thread(target=lambda: flushed.append(made.flush()))
+    flush.start()
+    # A request reads on meanwhile, and waits for neither.
+    made.analytics.record("c", True, "default")
+    assert held.let_go() == 3
+    flush.join(LIMIT)
+    assert flushed == [3]
+    assert sorted(made.post.taken) == ["a", "b", "c"]
+    assert made.analytics.idle
+
+
+def test_a_test_that_ends_in_the_midst_of_a_read_raises_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A live server's thread that has seen an override is served it to the end of the read."""
+    s = setup({"x": False}, background=False)
+    with override_flags(x=True):
+        held = Held(
+            monkeypatch, Knowledge, "overridden", lambda: s.client.flags(ADA).detail("x", False)
+        )
+    result = held.let_go()
+    assert isinstance(result, EvaluationResult)
+    assert (result.value, result.source) == (True, Source.OVERRIDE)
+
+
+def test_an_answer_that_two_have_decoded_counts_once() -> None:
+    """The first is kept, so that what is reckoned to be held is what is held."""
+    bodies = SharedBodies(max_bytes=20_000)
+    large = Snapshot({str(n): Row(True, "default") for n in range(30)}, complete=True)
+    small = Snapshot({}, complete=True, base=large)
+    for first, second in ((large, small), (small, large)):
+        body = b"%d" % id(first)
+        bodies.put(body, first)
+        held = bodies._held
+        bodies.put(body, second)
+        assert bodies.get(body) is first
+        assert bodies._held == held
+
+
+def test_attempts_of_loops_that_were_closed_under_them_are_let_go() -> None:
+    """What nobody will ever end takes no memory for longer than others take to come."""
+
+    class Hanging(ScriptedService):
+        async def asend(self, request: Any) -> Any:
+            await asyncio.sleep(3_600)
+
+    clock = ManualClock()
+    client = ShipSilentlyClient(
+        api_key=KEY, transport=Hanging({"x": True}), background=False, clock=clock
+    )
+    for number in range(20):
+        loop = asyncio.new_event_loop()
+
+        async def request(name: str) -> None:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.flags({"userId": name}).aload(), 0.001)
+
+        loop.run_until_complete(request(f"user-{number}"))
+        for task in asyncio.all_tasks(loop):
+            # It is the closed loop that ends them, without a word; Python would warn of it.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.close()
+        clock.advance(10)
+    assert len(client.evaluator._in_flight) <= 2
+    client.close()
+
+
+# In the midst of itself: a handler of a signal runs in the thread that it interrupts.
+
+
+@contextmanager
+def interrupted(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Raise a signal once in the midst of a function; what the handler is to do is appended."""
+    real, handlers = getattr(owner, name), list[Any]()
+
+    def function(*args: Any) -> Any:
+        if handlers:
+            handler = handlers.pop()
+            signal.signal(signal.SIGUSR1, lambda *_: handler())
+            signal.raise_signal(signal.SIGUSR1)
+        return real(*args)
+
+    before = signal.getsignal(signal.SIGUSR1)
+    monkeypatch.setattr(owner, name, function)
+    try:
+        yield handlers
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+@pytest.mark.parametrize("verb", ["get", "status", "flush", "close"])
+def test_a_handler_of_a_signal_never_waits_for_the_thread_that_it_interrupts(
+    monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Reading, looking, delivering and closing there go on while checks are being gathered."""
+    s = setup({"a": True, "b": True}, background=False)
+    s.client.evaluate_all(ADA)
+    for key in ("a", "b"):
+        s.client.flags(ADA).get(key, False)
+    verbs: dict[str, Callable[[], object]] = {
+        "get": lambda: s.client.get("a", False, ADA),
+        "status": s.client.status,
+        "flush": s.client.flush,
+        "close": s.client.close,
+    }
+    with interrupted(Seen, "take", monkeypatch) as handlers:
+        handlers.append(verbs[verb])
+        s.client.status()
+        assert not handlers
+    s.client.close()
+    counted = [event["flagKey"] for event in s.service.events]
+    left = s.client.status().buffered_events
+    assert len(counted) + left == 2 + (verb == "get")
+    assert left <= (verb == "close")
+
+
+def test_a_request_that_is_interrupted_by_its_own_kind_is_taken_once() -> None:
+    """What was noted while a sheet is taken, and taken in between, is not taken again."""
+    made = Delivering()
+    seen = sheet("a", "b")
+    made.analytics.enlist(seen)
+    rows = seen.own
+
+    class Interrupting(dict[str, Any]):
+        def __iter__(self) -> Iterator[str]:
+            keys = list(super().__iter__())
+            if "c" not in self:
+                self["c"] = True
+                rows["c"] = Row(True, "default")
+                made.analytics.enlist(seen)
+                assert len(made.analytics) == 3
+            return iter(keys)
+
+    seen.counted = Interrupting(seen.counted)
+    made.flush()
+    made.flush()
+    assert sorted(made.post.taken) == ["a", "b", "c"]
