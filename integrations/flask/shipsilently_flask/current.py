@@ -17,9 +17,11 @@ from shipsilently_core import Flags
 from .people import current_context, own_request
 from .state import state_of
 
-__all__ = ["current_flags", "forget_flags", "kept_flags"]
+__all__ = ["current_flags", "follow_logins", "forget_flags", "kept_flags"]
 
 _KEY = "_shipsilently_flags"
+#: Where a request notes the user that Flask-Login said was about to go.
+_LEAVING = "_shipsilently_leaving"
 
 
 def _asked_directly(variable: str, proxy: Any) -> Callable[[], Any]:
@@ -61,9 +63,11 @@ def current_flags() -> Flags:
 def _first(app: Flask, request: Request) -> Flags:
     state = state_of(app)
     if sys.modules.get("flask_login") is not _followed:
-        _follow_logins()
+        follow_logins()
     # Each request's loop, where it has one, serves nobody else: it may be blocked.
     made = state.client.flags(current_context(app, request, state), block_event_loop=True)
+    if _is_leaving(request):
+        return made
     # The first of several threads of one request decides for all of them.
     found: Flags = request.__dict__.setdefault(_KEY, made)
     return found
@@ -83,7 +87,7 @@ def _without_request() -> Flags:
     app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
     state = state_of(app)
     if sys.modules.get("flask_login") is not _followed:
-        _follow_logins()
+        follow_logins()
     # There is nobody, and the loader is not asked: it would find no session, or that of
     # another app.
     found: Flags = g.setdefault(_KEY, state.client.flags(None, block_event_loop=True))
@@ -110,18 +114,45 @@ def forget_flags() -> None:
         vars(request).pop(_KEY, None)
 
 
-def _on_login(sender: Flask, **arguments: Any) -> None:
-    forget_flags()
+def follow_logins() -> None:
+    """After a login or a logout during a request, its flags are those of the new user.
 
-
-def _follow_logins() -> None:
-    """After a login or a logout during a request, its flags are those of the new user."""
+    Does nothing where Flask-Login is not imported, or is followed already.
+    """
     global _followed
     flask_login = sys.modules.get("flask_login")
-    if flask_login is not None:
+    if flask_login is not None and flask_login is not _followed:
         flask_login.user_logged_in.connect(_on_login)
-        flask_login.user_logged_out.connect(_on_login)
+        flask_login.user_logged_out.connect(_on_logout)
         _followed = flask_login
+
+
+def _on_login(sender: Flask, **arguments: Any) -> None:
+    forget_flags()
+    _note_leaving(sender, None)
+
+
+def _on_logout(sender: Flask, **arguments: Any) -> None:
+    forget_flags()
+    _note_leaving(sender, g.get("_login_user"))
+
+
+def _note_leaving(app: Flask, user: Any) -> None:
+    request = own_request(app)
+    if request is not None:
+        # One object may stand for everybody without an account, also after the logout.
+        anonymous = getattr(user, "is_anonymous", False)
+        vars(request)[_LEAVING] = None if anonymous else user
+
+
+def _is_leaving(request: Request) -> bool:
+    """Whether the current user is one that is logging out.
+
+    Flask-Login tells of a logout before it changes the user, so other receivers may still
+    read the flags of the one who goes. What comes after them must not.
+    """
+    leaving = vars(request).get(_LEAVING)
+    return leaving is not None and g.get("_login_user") is leaving
 
 
 _followed: ModuleType | None = None

@@ -11,8 +11,9 @@ from flask.cli import AppGroup
 
 from shipsilently_core import ConfigurationError, ShipSilentlyClient
 
-from . import order, templating
-from .current import forget_flags
+from . import templating
+from .current import follow_logins, forget_flags
+from .order import check_order
 from .settings import read_settings
 from .state import NAME, ContextLoader, State, shared_client
 
@@ -89,7 +90,7 @@ class ShipSilently:
             assert settings.config is not None
             client = shared_client(settings.config, alone=app.testing)
         templating.install(app)
-        order.check_once(app)
+        _at_first_request(app)
         app.cli.add_command(_Commands("shipsilently", help=_HELP))
         app.extensions[NAME] = State(client, settings, self)
 
@@ -118,3 +119,20 @@ class ShipSilently:
         Flask-Login's logins and logouts are followed without this.
         """
         forget_flags()
+
+
+def _at_first_request(app: Flask) -> None:
+    """Do at the first request what needs the whole app, and cost the others nothing.
+
+    Only then are all views there. While the order of decorators is wrong, every request
+    fails: what was to be hidden is not shown by mistake.
+    """
+
+    def at_first_request() -> None:
+        check_order(app)
+        follow_logins()
+        # A new list, since the old one is being walked.
+        hooks = app.before_request_funcs[None]
+        app.before_request_funcs[None] = [hook for hook in hooks if hook is not at_first_request]
+
+    app.before_request(at_first_request)

@@ -12,7 +12,7 @@ from flask import Flask
 
 from shipsilently_core import ConfigurationError
 
-__all__ = ["check_once", "check_order", "remember_gate"]
+__all__ = ["check_order", "remember_gate"]
 
 # From a view to what a gate made of it. Neither is kept alive for this.
 _gates: weakref.WeakKeyDictionary[FunctionType, weakref.ref[Callable[..., Any]]] = (
@@ -24,22 +24,6 @@ def remember_gate(view: Callable[..., Any], gated: Callable[..., Any]) -> None:
     """A gate was put around `view`; `gated` is what should be routed to."""
     if isinstance(view, FunctionType):
         _gates[view] = weakref.ref(gated)
-
-
-def check_once(app: Flask) -> None:
-    """Check the order of decorators at the first request, and cost the others nothing.
-
-    Only then are all views there. While the order is wrong, every request fails:
-    what was to be hidden is not shown by mistake.
-    """
-
-    def at_first_request() -> None:
-        check_order(app)
-        # A new list, since the old one is being walked.
-        hooks = app.before_request_funcs[None]
-        app.before_request_funcs[None] = [hook for hook in hooks if hook is not at_first_request]
-
-    app.before_request(at_first_request)
 
 
 def check_order(app: Flask) -> None:

@@ -18,6 +18,15 @@ from .visitors import with_visitor
 
 __all__ = ["current_context", "own_request"]
 
+_IN_CIRCLES = (
+    "the context loader reads a flag, which would need the context that it is to load: take the "
+    "flag out of the loader"
+)
+_IN_CIRCLES_WITH_LOGINS = (
+    "a flag is read while Flask-Login loads the user whom it is for: take the flag out of the "
+    "loader of users, or the receiver of Flask-Login's signals, that reads it"
+)
+
 _loading: ContextVar[bool] = ContextVar("shipsilently_flask.loading", default=False)
 
 
@@ -38,7 +47,7 @@ def current_context(
     """Whom the flags of this request are for.
 
     Raises:
-        RuntimeError: The app's context loader itself reads a flag.
+        RuntimeError: A flag is read by what says whom flags are for.
     """
     loader = state.extension.loader
     settings = state.settings
@@ -46,10 +55,7 @@ def current_context(
         # There is nothing of the app's own to ask.
         return None
     if _loading.get():
-        raise RuntimeError(
-            "the context loader reads a flag, which would need the context that it is to "
-            "load: take the flag out of the loader"
-        )
+        raise RuntimeError(_IN_CIRCLES if loader is not None else _IN_CIRCLES_WITH_LOGINS)
     token = _loading.set(True)
     try:
         if loader is not None:

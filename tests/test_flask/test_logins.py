@@ -1,0 +1,232 @@
+"""Logins and logouts during a request, and receivers of Flask-Login's that read a flag then."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from flask import Flask
+from shipsilently_flask import ShipSilently, flags
+
+from shipsilently_core.testing import ScriptedService
+
+from .apps import bare_app, client_of, for_user
+from .login import User, use_flask_login
+
+
+@pytest.fixture
+def service() -> ScriptedService:
+    """A service that tells everybody who they are."""
+    return ScriptedService(for_user)
+
+
+@pytest.fixture
+def app(service: ScriptedService) -> Flask:
+    """An app with Flask-Login, of which each page says whose flags it read, step by step."""
+    made = bare_app()
+    ShipSilently(made, client=client_of(service))
+    login = use_flask_login(made)
+
+    def visit(steps: str) -> str:
+        read = [flags.get("me", "")]
+        for step in steps.split("-"):
+            if step == "out":
+                login.logout_user()
+            else:
+                login.login_user(User(step))
+            read += [flags.get("me", ""), flags.get("me", "")]
+        return " ".join(read)
+
+    made.add_url_rule("/<steps>", view_func=visit)
+    return made
+
+
+#: Whether a receiver hears of something before this package does; blinker has no order.
+ORDER = pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+
+
+@contextmanager
+def hearing(signal: Any, receive: Callable[..., Any], first: bool) -> Iterator[None]:
+    """Connect a receiver that is called before, or after, the one of this package."""
+    by_blinker = signal.receivers_for
+
+    def in_order(sender: Any) -> list[Any]:
+        return sorted(by_blinker(sender), key=lambda one: (one is receive) is not first)
+
+    signal.receivers_for = in_order
+    try:
+        with signal.connected_to(receive):
+            yield
+    finally:
+        del signal.receivers_for
+
+
+@ORDER
+@pytest.mark.parametrize(
+    ("steps", "read", "heard"),
+    [
+        ("out", "ada nobody nobody", "ada"),
+        ("out-bob", "ada nobody nobody bob bob", "ada"),
+        ("bob-out", "ada bob bob nobody nobody", "bob"),
+        ("out-out", "ada nobody nobody nobody nobody", "ada nobody"),
+        ("out-ada-out", "ada nobody nobody ada ada nobody nobody", "ada ada"),
+    ],
+)
+def test_a_flag_read_during_a_logout_is_not_kept_for_what_comes_after(
+    app: Flask, steps: str, read: str, heard: str, first: bool
+) -> None:
+    """A receiver that reads before Flask-Login changes the user leaves nothing of that user's."""
+    import flask_login  # type: ignore[import-untyped]
+
+    told: list[str] = []
+
+    def audit(sender: Flask, **_: Any) -> None:
+        told.append(flags.get("me", ""))
+
+    client = app.test_client()
+    client.get("/ada")
+    with hearing(flask_login.user_logged_out, audit, first):
+        assert client.get(f"/{steps}").text == read
+    assert " ".join(told) == heard
+
+
+@ORDER
+def test_a_flag_read_during_a_login_is_not_kept_for_what_comes_after(
+    app: Flask, first: bool
+) -> None:
+    """Flask-Login tells of a login when the user has changed; the request goes on as that user."""
+    import flask_login
+
+    heard: list[str] = []
+
+    def audit(sender: Flask, **_: Any) -> None:
+        heard.append(flags.get("me", ""))
+
+    with hearing(flask_login.user_logged_in, audit, first):
+        assert app.test_client().get("/ada-bob").text == "nobody ada ada bob bob"
+    assert len(heard) == 2
+
+
+@ORDER
+def test_one_user_object_may_come_back(app: Flask, first: bool) -> None:
+    """Where users are kept in memory, one who logs out and in again has flags that are kept."""
+    import flask_login
+
+    ada = User("ada")
+    app.login_manager.user_loader({"ada": ada}.get)  # type: ignore[attr-defined]
+
+    @app.get("/again/now")
+    def again() -> str:
+        flask_login.logout_user()
+        flask_login.login_user(ada)
+        return f"{flags.get('me', '')} {flags.context is flags.context}"
+
+    client = app.test_client()
+    client.get("/ada")
+
+    def audit(sender: Flask, **_: Any) -> None:
+        flags.get("me", "")
+
+    with hearing(flask_login.user_logged_out, audit, first):
+        assert client.get("/again/now").text == "ada True"
+
+
+def test_one_object_may_stand_for_everybody_without_an_account(app: Flask) -> None:
+    """A logout of nobody changes nothing: the request keeps its flags from then on as before."""
+    nobody = app.login_manager.anonymous_user()  # type: ignore[attr-defined]
+    app.login_manager.anonymous_user = lambda: nobody  # type: ignore[attr-defined]
+    import flask_login
+
+    @app.get("/nobody/out")
+    def out() -> str:
+        flask_login.logout_user()
+        first = flags.context
+        return str(first is flags.context)
+
+    assert app.test_client().get("/nobody/out").text == "True"
+
+
+@pytest.mark.parametrize("remembered", [True, False], ids=["cookie", "request"])
+def test_a_flag_read_while_the_user_is_loaded(app: Flask, remembered: bool) -> None:
+    """A receiver told of a user from a cookie reads that user's flags; where Flask-Login itself
+    would load the user for ever, one learns what to change."""
+    import flask_login
+
+    heard: list[str] = []
+
+    def note(sender: Flask, **_: Any) -> None:
+        heard.append(flags.get("me", ""))
+
+    client = app.test_client()
+    app.add_url_rule("/", "who", lambda: f"{flask_login.current_user.get_id()} {flags.get('me')}")
+    if remembered:
+        app.add_url_rule(
+            "/remember/ada",
+            "remember",
+            lambda: str(flask_login.login_user(User("ada"), remember=True)),
+        )
+        client.get("/remember/ada")
+        client.delete_cookie("session")
+        with flask_login.user_loaded_from_cookie.connected_to(note):
+            assert client.get("/").text == "ada ada"
+        assert heard == ["ada"]
+    else:
+        app.login_manager.request_loader(lambda request: User("ada"))  # type: ignore[attr-defined]
+        assert client.get("/").text == "ada ada"
+        with (
+            flask_login.user_loaded_from_request.connected_to(note),
+            pytest.raises(RuntimeError, match="while Flask-Login loads the user"),
+        ):
+            client.get("/")
+
+
+FIRST_READ_IN_A_RECEIVER = """
+from flask import Flask
+from shipsilently_core import ShipSilentlyClient
+from shipsilently_core.testing import ScriptedService
+from shipsilently_flask import ShipSilently, flags
+
+app = Flask("shop")
+app.secret_key = "made up"
+service = ScriptedService(lambda context: {"me": context.get("userId", "nobody")})
+ShipSilently(app, client=ShipSilentlyClient(api_key="sk_test", transport=service))
+
+import flask_login as login
+
+class User(login.UserMixin):
+    def __init__(self, name):
+        self.id = name
+
+login.LoginManager(app).user_loader(User)
+
+@login.user_logged_out.connect
+def audit(sender, **_):
+    print("heard", flags.get("me", ""))
+
+@app.get("/in")
+def log_in():
+    return str(login.login_user(User("ada")))
+
+@app.get("/out")
+def log_out():
+    login.logout_user()
+    return flags.get("me", "")
+
+client = app.test_client()
+client.get("/in")
+print(client.get("/out").text)
+"""
+
+
+def test_the_first_flag_of_a_process_may_be_read_during_a_logout() -> None:
+    """Logins are followed from the first request on, though Flask-Login came after the set-up."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FIRST_READ_IN_A_RECEIVER],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.stdout.splitlines(), done.stderr) == (["heard ada", "nobody"], "")
