@@ -4,7 +4,7 @@ import gc
 import logging
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -126,6 +126,17 @@ def test_a_receiver_that_fails_spoils_no_page(app: Flask, caplog: pytest.LogCapt
     with caplog.at_level(logging.ERROR), flag_evaluated.connected_to(broken, sender=app):
         assert app.test_client().get("/view").text == "True True"
     assert "flag-evaluated raised" in caplog.text
+
+
+def test_a_receiver_that_fails_stops_no_other(app: Flask, caplog: pytest.LogCaptureFixture) -> None:
+    """However many raise, those beside them are told of the read."""
+    broken = [lambda sender, result, number=number: result[number] for number in range(3)]
+    with caplog.at_level(logging.ERROR), told(app) as heard, ExitStack() as connected:
+        for receiver in broken:
+            connected.enter_context(flag_evaluated.connected_to(receiver, app))
+        app.test_client().get("/view")
+    assert heard == [("a", True)]
+    assert caplog.text.count("a receiver of the signal flag-evaluated raised") == 3
 
 
 def test_a_coroutine_function_is_refused() -> None:

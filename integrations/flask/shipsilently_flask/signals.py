@@ -6,20 +6,24 @@ the client, ``app.extensions["shipsilently"].client``.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
-from blinker import Namespace
+from blinker import NamedSignal, Namespace
 from flask import Flask, current_app, has_app_context
 
 from shipsilently_core import EvaluationResult, signals
 
-from .state import NAME
+from .state import NAME, state_of
 
-__all__ = ["flag_evaluated", "gate_refused"]
+__all__ = ["atell", "flag_evaluated", "gate_refused", "tell"]
 
 _namespace = Namespace()
+log = logging.getLogger("shipsilently")
 
 #: A flag was read in a request to the app, or in its app context: by `flags` for the first
 #: time there, or by the app's client. Sent before the value is handed over, in the thread
@@ -28,12 +32,46 @@ _namespace = Namespace()
 #: Argument: ``result`` (`EvaluationResult`, not to be changed).
 flag_evaluated = _namespace.signal("flag-evaluated")
 
-#: A gate turned a request away. Sent before the answer is made. Sender: the app.
+#: A gate turned a request away. Sent before the answer is made. Receivers are plain or
+#: coroutine functions; one that raises is logged and changes no answer. Sender: the app.
 #: Argument: ``flag_key`` (``str``), the first flag that was not as the gate wants it,
 #: with its ``!`` if the gate has one there.
 gate_refused = _namespace.signal("gate-refused")
 
 _lock = threading.Lock()
+
+
+def tell(app: Flask, signal: NamedSignal, **arguments: Any) -> None:
+    """Call every receiver of `signal` for `app`, whatever one of them does.
+
+    A coroutine function is run in an event loop of its own.
+    """
+    if not signal.receivers:
+        return
+    call = state_of(app).client.call
+    for receiver in signal.receivers_for(app):
+        call(_named(signal), functools.partial(_synchronously, app, receiver, arguments))
+
+
+def _synchronously(app: Flask, receiver: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    return app.ensure_sync(receiver)(app, **arguments)
+
+
+async def atell(app: Flask, signal: NamedSignal, **arguments: Any) -> None:
+    """`tell`, from a coroutine, which awaits those receivers that are coroutine functions."""
+    if not signal.receivers:
+        return
+    for receiver in signal.receivers_for(app):
+        try:
+            result = receiver(app, **arguments)
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            log.exception("%s raised", _named(signal))
+
+
+def _named(signal: NamedSignal) -> str:
+    return f"a receiver of the signal {signal.name}"
 
 
 def _relay(client: object, *, result: EvaluationResult) -> None:
@@ -43,7 +81,7 @@ def _relay(client: object, *, result: EvaluationResult) -> None:
     app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
     state = app.extensions.get(NAME)
     if state is not None and state.client is client:
-        flag_evaluated.send(app, result=result)
+        tell(app, flag_evaluated, result=result)
 
 
 def _listen_while_needed() -> None:
