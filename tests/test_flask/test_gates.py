@@ -2,7 +2,9 @@
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, ClassVar
 
 import pytest
@@ -11,7 +13,7 @@ from flask.typing import ResponseReturnValue
 from flask.views import MethodView, View
 from shipsilently_flask import flags, requires_flag
 from shipsilently_flask.signals import gate_refused
-from werkzeug.exceptions import NotFound
+from werkzeug.exceptions import HTTPException, NotFound
 
 from shipsilently_core import ConfigurationError
 from shipsilently_core.testing import ScriptedService
@@ -121,6 +123,43 @@ def test_another_status_goes_to_the_apps_error_handlers(view: Callable[..., Any]
     assert visit(app, requires_flag("off", status=403)(view)).text == "no: 403"
 
 
+def test_every_error_may_be_the_answer() -> None:
+    """Any status of an error is what refused requests get, also one without an exception."""
+    app, statuses = site(), list(range(400, 600))
+    for status in statuses:
+        app.add_url_rule(f"/{status}", str(status), requires_flag("off", status=status)(plain_view))
+    client = app.test_client()
+    assert [client.get(f"/{status}").status_code for status in statuses] == statuses
+
+
+@BOTH
+def test_an_error_without_an_exception_goes_to_the_handler_of_all(view: Callable[..., Any]) -> None:
+    """Where werkzeug has no exception for a status, handlers of `HTTPException` still see it."""
+    app = site()
+
+    def handle(error: HTTPException) -> tuple[str, int]:
+        assert error.code is not None
+        return f"{error.code} {error.name}", error.code
+
+    app.register_error_handler(HTTPException, handle)
+    answer = visit(app, requires_flag("off", status=402)(view))
+    assert (answer.status_code, answer.text) == (402, "402 Payment Required")
+
+
+class NotPaid(HTTPException):
+    """An app's own exception for a status that werkzeug has none for."""
+
+    code = 402
+
+
+def test_an_exception_that_the_app_has_for_a_status_is_raised() -> None:
+    """What `abort` raises in the app, a gate raises, so that its handler answers."""
+    app = site()
+    app.aborter.mapping[402] = NotPaid
+    app.register_error_handler(NotPaid, lambda error: ("our plans", 402))
+    assert visit(app, requires_flag("off", status=402)(plain_view)).text == "our plans"
+
+
 def test_a_404_is_an_ordinary_not_found() -> None:
     """Handlers that know nothing of flags see the exception that a missing page raises."""
     app = site()
@@ -169,22 +208,6 @@ def test_a_fallback_takes_the_views_place(view: Callable[..., Any], asynchronous
 
     gated = requires_flag("off", fallback=awaited if asynchronous else plain)(view)
     assert visit(site(), gated, "/<name>", "/ada").text == "old ada"
-
-
-@BOTH
-def test_options_always_passes(view: Callable[..., Any]) -> None:
-    """A browser's preflight is answered by the view, without an evaluation."""
-    service = ScriptedService(FLAGS)
-    app = make_app(service)
-    app.add_url_rule(
-        "/",
-        "page",
-        requires_flag("off")(view),
-        methods=["GET", "OPTIONS"],
-        provide_automatic_options=False,
-    )
-    assert app.test_client().options("/").text == "hello you"
-    assert service.requests == []
 
 
 def test_gates_can_be_stacked() -> None:
@@ -353,6 +376,35 @@ def test_async_receivers_are_told_too(view: Callable[..., Any]) -> None:
     assert sorted(told) == ["async off", "off"]
 
 
+@BOTH
+def test_a_receiver_that_fails_changes_no_answer(
+    view: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Receivers that raise, plain or async, are logged; the others are told, and the answer is
+    the gate's."""
+    app = site()
+    told: list[str] = []
+
+    def broken(sender: Flask, flag_key: str) -> None:
+        raise LookupError("broken receiver")
+
+    async def abroken(sender: Flask, flag_key: str) -> None:
+        raise LookupError("broken async receiver")
+
+    def note(sender: Flask, flag_key: str) -> None:
+        told.append(flag_key)
+
+    with ExitStack() as connected:
+        for receiver in (broken, note, abroken):
+            connected.enter_context(gate_refused.connected_to(receiver, app))
+        with caplog.at_level(logging.ERROR):
+            assert visit(app, requires_flag("off")(view)).status_code == 404
+    assert told == ["off"]
+    assert caplog.text.count("a receiver of the signal gate-refused raised") == 2
+    assert "LookupError: broken receiver" in caplog.text
+    assert "LookupError: broken async receiver" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
@@ -363,7 +415,12 @@ def test_async_receivers_are_told_too(view: Callable[..., Any]) -> None:
         (("!",), {}, "a flag key is empty"),
         (("x",), {"status": 200}, "status must be that of an error"),
         (("x",), {"status": "404"}, "status must be that of an error"),
+        (("x",), {"status": 399}, "status must be that of an error"),
+        (("x",), {"status": 600}, "status must be that of an error"),
         (("x",), {"redirect_to": ""}, "redirect_to must be an endpoint"),
+        (("x",), {"redirect_to": ["/"]}, "redirect_to must be an endpoint"),
+        (("x",), {"redirect_to": "http://[x/"}, "redirect_to must be an endpoint"),
+        (("x",), {"redirect_to": "http://shop:port/"}, "redirect_to must be an endpoint"),
         (("x",), {"fallback": "view"}, "fallback must be a view function"),
         (("x",), {"fallback": plain_view, "redirect_to": "/"}, "not both"),
     ],
