@@ -5,9 +5,7 @@ from typing import Any, assert_type
 
 import pytest
 from flask import Flask, Response, copy_current_request_context, g, stream_with_context
-from flask.globals import request_ctx
 from shipsilently_flask import flags
-from shipsilently_flask.current import _asked_directly
 
 from shipsilently_core import Flags, FlagSet
 from shipsilently_core.testing import ScriptedService
@@ -195,19 +193,6 @@ def test_flags_stay_as_they_were_for_the_whole_request(app: Flask) -> None:
         return first + flags.get("me", "")
 
     assert app.test_client().get("/", headers={"User": "ada"}).text == "adaada"
-
-
-def test_contexts_are_found_by_the_proxies_where_flask_names_its_variables_otherwise(
-    app: Flask,
-) -> None:
-    """A Flask whose variables have other names is asked by its proxies, for the same contexts."""
-    directly = _asked_directly("_cv_request", request_ctx)
-    by_proxy = _asked_directly("another name", request_ctx)
-    with app.test_request_context():
-        assert directly() is by_proxy() is request_ctx._get_current_object()  # type: ignore[attr-defined]
-    for ask in (directly, by_proxy):
-        with pytest.raises((LookupError, RuntimeError)):
-            ask()
 
 
 def test_every_verb_is_that_of_the_requests_flags(app: Flask) -> None:

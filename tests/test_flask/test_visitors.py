@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from flask import Flask, copy_current_request_context
+from flask import Blueprint, Flask, Response, after_this_request, copy_current_request_context
 from flask.testing import FlaskClient
 from itsdangerous import TimestampSigner, URLSafeTimedSerializer
 from shipsilently_flask import ShipSilently, flags
@@ -211,6 +211,85 @@ def test_the_threads_of_a_request_are_the_same_visitor() -> None:
         assert in_thread(copied) == flags.get("me", "")
 
 
+@pytest.mark.parametrize("place", ["session", "cookie"])
+@pytest.mark.parametrize("where", ["app, earlier", "app", "blueprint", "this request", "async"])
+def test_the_first_flag_may_be_read_when_the_answer_is_there(place: str, where: str) -> None:
+    """A visitor whose first flag is read in an `after_request` function keeps the id as well."""
+
+    def tail(response: Response) -> Response:
+        response.headers["X-Me"] = flags.get("me", "")
+        return response
+
+    async def asynchronous_tail(response: Response) -> Response:
+        return tail(response)
+
+    app = bare_app()
+    if where == "app, earlier":
+        app.after_request(tail)
+    ShipSilently(app, client=client_of(ScriptedService(for_user)), anonymous_id=place)
+    blueprint = Blueprint("shop", __name__)
+
+    @blueprint.get("/")
+    def page() -> str:
+        if where == "this request":
+            after_this_request(tail)
+        return "page"
+
+    if where == "app":
+        app.after_request(tail)
+    elif where == "async":
+        app.after_request(asynchronous_tail)
+    elif where == "blueprint":
+        blueprint.after_request(tail)
+    app.register_blueprint(blueprint)
+    client = app.test_client()
+    first, second = client.get("/"), client.get("/")
+    assert first.headers["X-Me"] == second.headers["X-Me"]
+    assert first.headers["X-Me"].startswith("visitor-")
+    assert (first.headers["Vary"], second.headers["Vary"]) == ("Cookie", "Cookie")
+    assert len(first.headers.getlist("Set-Cookie")) == 1
+    assert "Set-Cookie" not in second.headers or place == "session"
+
+
+def test_an_answer_that_an_error_took_the_place_of_has_the_cookie() -> None:
+    """Where a function that sees the answer has raised, the page of the error sets the cookie."""
+    app = site("cookie")
+    app.config["PROPAGATE_EXCEPTIONS"] = False
+    app.logger.disabled = True
+    read: list[str] = []
+
+    @app.after_request
+    def fail(response: Response) -> Response:
+        read.append(flags.get("me", ""))
+        if len(read) == 1:
+            raise LookupError
+        return response
+
+    answer = app.test_client().get("/plain")
+    assert answer.status_code == 500
+    assert COOKIE in answer.headers["Set-Cookie"]
+
+
+def test_the_first_flag_may_be_read_in_a_thread() -> None:
+    """The id that a thread of the request was given reaches the browser."""
+    app = site("cookie")
+    app.add_url_rule(
+        "/thread",
+        "thread",
+        lambda: in_thread(copy_current_request_context(lambda: flags.get("me", ""))),
+    )
+    client = app.test_client()
+    answer = client.get("/thread")
+    assert answer.headers["Vary"] == "Cookie"
+    assert client.get("/thread").text == answer.text
+
+
+@pytest.mark.parametrize("place", [None, "session"])
+def test_only_a_cookie_of_its_own_costs_other_answers_something(place: str | None) -> None:
+    """Without such a cookie nothing looks at the answers of an app."""
+    assert not site(place).after_request_funcs
+
+
 def test_a_reload_keeps_the_visitor() -> None:
     """A request that loads its context again still has the same visitor, and sets one id."""
     app = site("cookie")
@@ -225,4 +304,4 @@ def test_a_reload_keeps_the_visitor() -> None:
     client = app.test_client()
     answer = client.get("/reload")
     assert answer.text == "same"
-    assert len({cookie.split(";")[0] for cookie in answer.headers.getlist("Set-Cookie")}) == 1
+    assert len(answer.headers.getlist("Set-Cookie")) == 1

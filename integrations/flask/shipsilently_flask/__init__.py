@@ -9,7 +9,7 @@ The modules, in the order to read them:
 - `extension`: `ShipSilently`, which sets up an app
 - `settings`: what an app can be told; `state`: what it has then
 - `people`: whom flags are for; `visitors`: those without an account
-- `current`: this request's flags; `proxy`: `flags`, which stands for them
+- `current`: this request's flags (`contexts`); `proxy`: `flags`, which stands for them
 - `conditions`: what is asked of flags; `gates`: views that depend on it (`order`, `targets`)
 - `templating`: flags in Jinja
 - `signals`: what is told of requests

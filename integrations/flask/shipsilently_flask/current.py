@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
 from flask import Flask, Request, current_app, g, has_app_context
-from flask import globals as flask_globals
-from flask.globals import app_ctx, request_ctx
 
 from shipsilently_core import Flags
 
+from .contexts import app_context, request_context
 from .people import current_context, own_request
 from .state import state_of
 
@@ -22,20 +19,6 @@ __all__ = ["current_flags", "follow_logins", "forget_flags", "kept_flags"]
 _KEY = "_shipsilently_flags"
 #: Where a request notes the user that Flask-Login said was about to go.
 _LEAVING = "_shipsilently_leaving"
-
-
-def _asked_directly(variable: str, proxy: Any) -> Callable[[], Any]:
-    """What gives a context of Flask's: its variable, or the proxy where there is none.
-
-    The proxy takes three times as long, which each read of a flag would pay for twice.
-    The variable's name is Flask's own affair, and may be another one day.
-    """
-    found = getattr(flask_globals, variable, None)
-    return found.get if isinstance(found, ContextVar) else proxy._get_current_object
-
-
-_request_context = _asked_directly("_cv_request", request_ctx)
-_app_context = _asked_directly("_cv_app", app_ctx)
 
 
 def current_flags() -> Flags:
@@ -49,7 +32,7 @@ def current_flags() -> Flags:
         RuntimeError: There is no app context, or its app has no `ShipSilently`.
     """
     try:
-        within, app = _request_context(), _app_context().app
+        within, app = request_context(), app_context().app
     except (LookupError, RuntimeError):
         return _without_request()
     if within.app is not app:

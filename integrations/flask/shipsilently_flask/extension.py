@@ -16,6 +16,7 @@ from .current import follow_logins, forget_flags
 from .order import check_order
 from .settings import read_settings
 from .state import NAME, ContextLoader, State, shared_client
+from .visitors import answer_last
 
 __all__ = ["ShipSilently"]
 
@@ -90,6 +91,8 @@ class ShipSilently:
             assert settings.config is not None
             client = shared_client(settings.config, alone=app.testing)
         templating.install(app)
+        if settings.anonymous_id == "cookie":
+            answer_last(app)
         _at_first_request(app)
         app.cli.add_command(_Commands("shipsilently", help=_HELP))
         app.extensions[NAME] = State(client, settings, self)

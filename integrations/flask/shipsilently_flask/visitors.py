@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import time
 from typing import Any
 
-from flask import Flask, Request, Response, after_this_request, session
+from flask import Flask, Request, Response, session
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from shipsilently_core import Context
 
+from .contexts import request_context
 from .settings import Settings
 
-__all__ = ["with_visitor"]
+__all__ = ["answer_last", "with_visitor"]
 
 _SESSION_KEY = "_shipsilently_visitor"
+#: Where a request keeps what puts the headers of its visitor on the answer.
+_ANSWER = "_shipsilently_visitor_answer"
 _SALT = "shipsilently-visitor"
 #: Characters; no cookie of ours is longer.
 _LONGEST = 256
@@ -62,7 +65,6 @@ def _from_cookie(app: Flask, request: Request, settings: Settings) -> str:
     # Kept by the request: its threads and a logout during it see the same visitor.
     visitor: str = vars(request).setdefault(_SESSION_KEY, known or _new())
 
-    @after_this_request
     def answer(response: Response) -> Response:
         # The page depends on the cookie from now on, also for caches in between.
         headers = response.headers
@@ -84,7 +86,22 @@ def _from_cookie(app: Flask, request: Request, settings: Settings) -> str:
             )
         return response
 
+    vars(request)[_ANSWER] = answer
     return visitor
+
+
+def answer_last(app: Flask) -> None:
+    """Let the answers of `app` to visitors have their headers, and those to others cost nothing.
+
+    Flask calls these functions from the last to the first. The first in the list comes after
+    all others, in which a flag may still be read.
+    """
+    app.after_request_funcs.setdefault(None, []).insert(0, _answer)
+
+
+def _answer(response: Response) -> Response:
+    answer: Callable[[Response], Response] | None = vars(request_context().request).get(_ANSWER)
+    return response if answer is None else answer(response)
 
 
 def _secrets(app: Flask) -> Secrets:
