@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -58,6 +59,42 @@ def test_apps_under_test_share_nothing() -> None:
         ShipSilently(app, api_key="sk_1")
     first, second = (app.extensions["shipsilently"].client for app in apps)
     assert first is not second
+
+
+def test_an_app_may_come_under_test_after_its_factory() -> None:
+    """`TESTING` that is set on a finished app, as Flask's manual does it, counts from the start."""
+    apps = [Flask("shop") for _ in range(4)]
+    for app in apps:
+        ShipSilently(app, api_key="sk_factory")
+    for app in apps[:2]:
+        app.config.update(TESTING=True)
+    with ThreadPoolExecutor(8) as pool:
+        clients = [
+            set(pool.map(lambda app: app.extensions["shipsilently"].client, [app] * 16))
+            for app in apps
+        ]
+    assert [len(ones) for ones in clients] == [1] * 4
+    first, second, third, fourth = (ones.pop() for ones in clients)
+    assert third is fourth
+    assert len({first, second, third}) == 3
+    assert first.config == third.config
+
+
+def test_a_client_that_was_used_stays() -> None:
+    """`TESTING` that comes after the first use changes nothing any more."""
+    app = Flask("shop")
+    ShipSilently(app, api_key="sk_used")
+    client = app.extensions["shipsilently"].client
+    app.testing = True
+    assert app.extensions["shipsilently"].client is client
+
+
+def test_a_given_client_is_the_one_that_is_used() -> None:
+    """A ready client is taken as it is, whenever the app comes under test."""
+    app, client = Flask("shop"), client_of(ScriptedService())
+    ShipSilently(app, client=client)
+    app.testing = True
+    assert app.extensions["shipsilently"].client is client
 
 
 def test_setting_up_twice_is_refused() -> None:

@@ -86,16 +86,17 @@ class ShipSilently:
                 "init_app", f"the app {app.name!r} is set up already; one call is enough"
             )
         settings = read_settings(app, self._given, ready_client=self._client is not None)
-        client = self._client
+        client, asked = self._client, None
         if client is None:
             assert settings.config is not None
             client = shared_client(settings.config, alone=app.testing)
+            asked = None if app.testing else app.config
         templating.install(app)
         if settings.anonymous_id == "cookie":
             answer_last(app)
         _at_first_request(app)
         app.cli.add_command(_Commands("shipsilently", help=_HELP))
-        app.extensions[NAME] = State(client, settings, self)
+        app.extensions[NAME] = State(settings, self, client, asked)
 
     def context_loader(self, loader: Loader) -> Loader:
         """Register the function that says whom flags are for; use it as a decorator.

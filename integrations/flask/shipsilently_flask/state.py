@@ -29,18 +29,36 @@ class HasLoader(Protocol):
     loader: ContextLoader | None
 
 
-class State(Struct, frozen=True):
+class State(Struct, eq=False):
     """What ``app.extensions["shipsilently"]`` holds.
 
     Attributes:
-        client: The app's client; other apps with the same configuration share it.
         settings: What the app has been told.
         extension: Holds the context loader, which may be registered after `init_app`.
     """
 
-    client: ShipSilentlyClient
     settings: Settings
     extension: HasLoader
+    _client: ShipSilentlyClient
+    #: The app's own configuration, while that may still say that this is a test.
+    _asked: Mapping[str, Any] | None = None
+
+    @property
+    def client(self) -> ShipSilentlyClient:
+        """The app's client.
+
+        Other apps with the same configuration share it, but for those with ``TESTING``. Tests
+        often set that when the factory has returned, so it is asked when the client is first used.
+        """
+        if self._asked is not None:
+            self._decide()
+        return self._client
+
+    def _decide(self) -> None:
+        with _lock:
+            if self._asked is not None and self._asked["TESTING"]:
+                self._client = ShipSilentlyClient(self._client.config)
+            self._asked = None
 
 
 def state_of(app: Flask) -> State:
