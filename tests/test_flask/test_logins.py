@@ -148,6 +148,8 @@ def test_one_object_may_stand_for_everybody_without_an_account(app: Flask) -> No
     assert app.test_client().get("/nobody/out").text == "True"
 
 
+# Flask-Login itself does so, to set its cookie.
+@pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 @pytest.mark.parametrize("remembered", [True, False], ids=["cookie", "request"])
 def test_a_flag_read_while_the_user_is_loaded(app: Flask, remembered: bool) -> None:
     """A receiver told of a user from a cookie reads that user's flags; where Flask-Login itself
