@@ -152,6 +152,7 @@ def test_an_app_without_a_client_serves_defaults(caplog: pytest.LogCaptureFixtur
     assert len(told) == 1
     assert "ForgetfulApp" in told[0].getMessage()
     assert "shipsilently.install(app)" in told[0].getMessage()
+    assert "the client starts" not in caplog.text
 
 
 def test_a_mounted_app_finds_its_parents_client(make: Make, service: ScriptedService) -> None:

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from fastapi import APIRouter, FastAPI, Request
 from shipsilently_fastapi import FlagsDep, Lifespan, ShipSilently
+from shipsilently_fastapi.lifespan import running
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -126,6 +127,56 @@ def test_it_can_be_used_in_a_lifespan(shipsilently: ShipSilently) -> None:
     add_endpoint(app)
     with serving(app) as client:
         assert client.get("/").json() == [True, ["own"]]
+
+
+@pytest.mark.parametrize("state", [None, {"own": 1}])
+@pytest.mark.parametrize("path", ["/", "/inner/", "/inner/third/"])
+def test_a_lifespan_around_it_need_not_hand_its_state_on(
+    shipsilently: ShipSilently, caplog: pytest.LogCaptureFixture, state: Any, path: str
+) -> None:
+    """While ours runs within the app's own, requests find it, also those to mounted apps."""
+    hidden = {"shipsilently": shipsilently}
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
+        async with hidden["shipsilently"].lifespan(app):
+            yield state
+
+    app, inner, third = FastAPI(lifespan=lifespan), FastAPI(), FastAPI()
+    for each in (app, inner, third):
+        add_endpoint(each)
+    inner.mount("/third", third)
+    app.mount("/inner", inner)
+    for _ in range(2):
+        with serving(app) as client:
+            assert shipsilently.running == 1
+            for _ in range(2):
+                assert client.get(path).json() == [True, sorted(state or {})]
+        assert (shipsilently.running, running) == (0, {})
+    assert caplog.messages == []
+    # It cannot be seen from outside what such a lifespan would run.
+    assert TestClient(app).get(path).json() == [False, []]
+
+
+def test_the_first_that_begins_serves_the_app() -> None:
+    """Of several in an app's own lifespan, the first to begin is found, until it has ended."""
+    first, second = (owned(ScriptedService({"new": new})) for new in (True, False))
+    hidden = [first, second]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with hidden[0].lifespan(app), hidden[1].lifespan(app):
+            yield
+
+    app = FastAPI(lifespan=lifespan)
+    add_endpoint(app)
+    with serving(app) as client:
+        assert client.get("/").json() == [True, []]
+        # The same app, once more at the same time.
+        with serving(app) as another:
+            assert another.get("/").json() == [True, []]
+        assert client.get("/").json() == [True, []]
+    assert running == {}
 
 
 def test_the_client_can_be_used_from_the_first_to_the_last(

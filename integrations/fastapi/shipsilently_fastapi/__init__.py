@@ -1,8 +1,9 @@
 """ShipSilently for FastAPI and Starlette.
 
 The modules, in the order to read them: `extension` (`ShipSilently`, the client in an
-app), `lifespan` (its start and its end), `connection` (`RequestFlags`, the flags of one
-request or socket), `person` (whom they are for), `middleware` (which puts them there),
+app), `lifespan` (its start and its end), `behind` (which finds it in an app's own lifespan),
+`apps` (what an app was made with, and those around it), `connection` (`RequestFlags`, the flags
+of one request or socket), `person` (whom they are for), `middleware` (which puts them there),
 `lookup` (`get_flags`, `current_flags`, which find them), `dependencies` (``Depends(flags)``,
 `requires_flag`), `gates` (what that gives), `flagset` (`FlagSet`), `routing` (what OpenAPI
 shows), `settings` (fields for pydantic), `health` (a page for monitoring). Not imported

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Any, overload
 
 import anyio
@@ -20,6 +21,11 @@ STATE = "shipsilently"
 
 #: Seconds beyond the client's own limit for which a cancelled shutdown still waits for it.
 _GRACE = 3.0
+
+#: What runs now, by the id of the router whose app it runs for; of several, the first to begin
+#: is first. A lifespan that holds ours need not hand its state on, so requests look here, too.
+running: dict[int, tuple[ShipSilently, ...]] = {}
+_lock = Lock()
 
 
 class Lifespan:
@@ -61,13 +67,34 @@ class Lifespan:
     async def _run(self, app: Any) -> AsyncIterator[dict[str, Any]]:
         self.shipsilently.start()
         try:
-            if self._inner is None:
-                yield {STATE: self.shipsilently}
-            else:
-                async with self._inner(app) as state:
-                    yield {**(state or {}), STATE: self.shipsilently}
+            with _noted(app, self.shipsilently):
+                if self._inner is None:
+                    yield {STATE: self.shipsilently}
+                else:
+                    async with self._inner(app) as state:
+                        yield {**(state or {}), STATE: self.shipsilently}
         finally:
             await _to_its_end(self.shipsilently)
+
+
+@contextmanager
+def _noted(app: Any, shipsilently: ShipSilently) -> Iterator[None]:
+    """Let requests find it while it runs."""
+    # Held to the end, so that nothing else gets its id.
+    router = getattr(app, "router", None)
+    if router is None:
+        yield
+        return
+    with _lock:
+        running[id(router)] = (*running.get(id(router), ()), shipsilently)
+    try:
+        yield
+    finally:
+        with _lock:
+            left = list(running.pop(id(router)))
+            left.remove(shipsilently)
+            if left:
+                running[id(router)] = tuple(left)
 
 
 def _nested(outer: Any, inner: Any) -> Any:

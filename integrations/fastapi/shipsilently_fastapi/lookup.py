@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from shipsilently_core._seen import NOTHING
 
+from .apps import between, installed, installed_on
 from .connection import RequestFlags
-from .lifespan import STATE, Lifespan
+from .lifespan import STATE
 from .person import UNASKED
 
 if TYPE_CHECKING:
+    from shipsilently_core import ShipSilentlyClient
+
     from .extension import ShipSilently
 
 __all__ = ["current_flags", "get_flags"]
@@ -60,7 +63,7 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
             # Another thread of this request may be at it: the first one's are everybody's.
             first: RequestFlags = scope.setdefault(SCOPE_KEY, made)
             return first
-        own = _installed(app)
+        own = installed(app)
         flags = flags_in(scope, own)
         flags.app = app
         if own is not None and own is outer:
@@ -76,7 +79,9 @@ def current_flags() -> RequestFlags:
 
     For code far from the endpoint, that no connection is handed to. It sees them in
     the app's tasks and in threads that the framework or ``asyncio.to_thread`` starts,
-    not in threads and pools of your own. Needs `FlagsMiddleware`.
+    not in threads and pools of your own. Needs `FlagsMiddleware`. Outside of that runs
+    the handler of unexpected errors, for ``Exception`` or 500: it has the request, and
+    finds them with `get_flags`.
 
     Raises:
         LookupError: This code runs for no request, or there is no middleware.
@@ -95,32 +100,41 @@ def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
 
     A mounted app uses the client of the app around it, whose lifespan runs while its own
     never does, with a context function of its own if it has one; a client of its own only
-    for another environment.
+    for another environment. In the same way, the app around may be mounted itself.
 
     Args:
         scope: Of a request or a socket. Copies that middleware makes share its flags.
         own: What the app at hand was made with.
     """
     found: RequestFlags | None = scope.get(SCOPE_KEY)
+    app, router = scope.get("app"), scope.get("router")
+    mounted = router is not None and router is not getattr(app, "router", None)
+    around = between(router, app) if mounted else ()
+    client: ShipSilentlyClient | None = None
     if found is None:
         state = scope.get("state")
-        outer: ShipSilently | None = state.get(STATE) if state else None
+        used: ShipSilently | None = state.get(STATE) if state else None
+        if used is None and mounted:
+            used = installed_on(router)
     else:
-        outer = found.shipsilently
-    client = None
-    if own is None or own is outer or (own.context is None and own.joins(outer)):
-        if found is not None:
-            return found
-        own = outer or _without_client(type(scope.get("app")).__name__)
-    elif outer is not None and own.joins(outer):
-        client = outer.client
+        used, client = found.shipsilently, found.client
+        if found.app is app:
+            around = ()
+        elif found.app in around:
+            around = around[around.index(found.app) + 1 :]
+    first = used
+    for app_around in around:
+        used, client = _inside(used, client, installed(app_around))
+    if used is None:
+        used = own
+    elif own is not None:
+        used, client = _inside(used, client, own)
+    if found is not None and used is first:
+        return found
+    if used is None:
+        used = _without_client(type(app).__name__)
     made = RequestFlags(
-        client or own.client,
-        UNASKED,
-        NOTHING,
-        _shipsilently=own,
-        _connection=scope,
-        app=scope.get("app"),
+        client or used.client, UNASKED, NOTHING, _shipsilently=used, _connection=scope, app=app
     )
     if found is not None:
         scope[SCOPE_KEY] = made
@@ -130,33 +144,48 @@ def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
     return flags
 
 
-def _installed(app: Any) -> ShipSilently | None:
-    state = getattr(app, "state", None)
-    installed: ShipSilently | None = None
-    # To ask a `State` for what is not there takes longer than all the rest, and to ask whether it
-    # is there goes through all that is. Where it keeps that is Starlette's own affair.
-    kept = getattr(state, "__dict__", {}).get("_state")
-    if kept is None or STATE in kept:
-        installed = getattr(state, STATE, None)
-    if installed is None:
-        lifespan = getattr(getattr(app, "router", None), "lifespan_context", None)
-        if isinstance(lifespan, Lifespan):
-            installed = lifespan.shipsilently
-    return installed
+def _inside(
+    used: ShipSilently | None, client: ShipSilentlyClient | None, own: ShipSilently | None
+) -> tuple[ShipSilently | None, ShipSilentlyClient | None]:
+    """What is used in a mounted app, and whose client if not its own.
+
+    Args:
+        used: What is used in the app around.
+        client: The client there, if not its own.
+        own: What the mounted app was made with.
+    """
+    if own is None or own is used:
+        return used, client
+    if used is None or not own.joins(used):
+        return own, None
+    if own.context is None:
+        return used, client
+    # Its own lifespan never runs, and need not.
+    own.unannounced = own.unannounced and used.unannounced
+    return own, client or used.client
 
 
 @cache
 def _without_client(app: str) -> ShipSilently:
     """Serves defaults, having said so once."""
-    from shipsilently_core import ShipSilentlyClient
-
-    from .extension import ShipSilently
-
     log.error(
         "no client reaches the requests of this %s, so flags have their defaults: give the app "
         "lifespan=shipsilently.lifespan, or call shipsilently.install(app)",
         app,
     )
+    return defaults_only()
+
+
+@cache
+def defaults_only() -> ShipSilently:
+    """Serves defaults, by a client that has ended before it could start."""
+    from shipsilently_core import ShipSilentlyClient
+
+    from .extension import ShipSilently
+
     client = ShipSilentlyClient(api_key="none")
     client.close()
-    return ShipSilently(client=client)
+    shipsilently = ShipSilently(client=client)
+    # There is nothing that a request could start.
+    shipsilently.unannounced = False
+    return shipsilently
