@@ -2,17 +2,33 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
+import httpx2
 import pytest
-from fastapi import FastAPI
-from shipsilently_fastapi import FlagsDep, FlagsMiddleware, RequestFlags, ShipSilently
+from fastapi import Depends, FastAPI, Header, Request
+from shipsilently_fastapi import (
+    FlagsDep,
+    FlagsMiddleware,
+    RequestFlags,
+    ShipSilently,
+    current_flags,
+    flags,
+    get_flags,
+)
 from starlette.requests import HTTPConnection
-from starlette.responses import StreamingResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 
 from shipsilently_core import Flags
 from shipsilently_core.testing import ScriptedService
-from tests.test_fastapi.apps import PRO, attempts, from_headers, serving
+from tests.test_fastapi.apps import (
+    PRO,
+    app_with,
+    attempts,
+    from_headers,
+    from_headers_async,
+    serving,
+)
 
 Make = Callable[..., ShipSilently]
 
@@ -57,6 +73,115 @@ async def test_other_scopes_pass(make: Make, kind: str) -> None:
     scope = {"type": kind}
     await middleware(scope, "receive", "send")
     assert seen == [({"type": kind}, "receive", "send")]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize("context", [from_headers, from_headers_async])
+@pytest.mark.parametrize("error", [Exception, 500])
+def test_the_handler_of_unexpected_errors_finds_the_same_flags(
+    make: Make, installed: bool, context: Any, error: Any
+) -> None:
+    """What an endpoint has read is there for the 500 page; nobody is asked once more."""
+    calls = []
+
+    def counted(connection: HTTPConnection) -> Any:
+        calls.append(connection)
+        return context(connection)
+
+    shipsilently = make(context=counted)
+    app = app_with(shipsilently) if installed else FastAPI(lifespan=shipsilently.lifespan)
+    seen = []
+
+    @app.get("/")
+    async def home(flags: FlagsDep) -> None:
+        seen.append(flags)
+        raise ZeroDivisionError
+
+    @app.exception_handler(error)
+    async def handler(request: Request, error: Exception) -> PlainTextResponse:
+        seen.append(get_flags(request))
+        return PlainTextResponse(get_flags(request).get("who", ""), 500)
+
+    with serving(app, raise_server_exceptions=False) as client:
+        assert client.get("/", headers=PRO).text == "ada"
+    assert seen[0] is seen[1]
+    assert len(calls) == 1
+
+
+def test_the_handler_of_unexpected_errors_finds_the_flags_of_the_apps_user(make: Make) -> None:
+    """The flags of `flags.using(...)` are those of the request for the 500 page as well."""
+
+    def current_context(x_user: Annotated[str, Header()]) -> dict[str, str]:
+        return {"userId": x_user}
+
+    app = app_with(make())
+
+    @app.get("/")
+    async def home(flags: Annotated[RequestFlags, Depends(flags.using(current_context))]) -> None:
+        raise ZeroDivisionError
+
+    @app.exception_handler(Exception)
+    def handler(request: Request, error: Exception) -> PlainTextResponse:
+        with pytest.raises(LookupError):
+            current_flags()
+        return PlainTextResponse(get_flags(request).get("who", ""), 500)
+
+    with serving(app, raise_server_exceptions=False) as client:
+        assert client.get("/", headers=PRO).text == "ada"
+
+
+def test_what_is_around_the_middleware_finds_what_was_read(
+    make: Make, service: ScriptedService
+) -> None:
+    """Another middleware around has the flags of a request also after it, a mounted app's too."""
+    seen: list[Any] = []
+
+    class Around:
+        def __init__(self, app: Any) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await self.app(scope, receive, send)
+            if scope["type"] == "http":
+                seen.append(get_flags(Request(scope)))
+                assert seen[-1].get("who", "") == "ada"
+
+    def calling(connection: HTTPConnection) -> Any:
+        calls.append(connection)
+        return from_headers(connection)
+
+    calls: list[Any] = []
+    inner, app = app_with(make(context=calling)), app_with(make(context=calling))
+    app.add_middleware(Around)
+    app.mount("/inner", inner)
+
+    async def home(flags: FlagsDep) -> str:
+        seen.append(flags)
+        return flags.get("who", "")
+
+    for each in (inner, app):
+        each.get("/")(home)
+    with serving(app) as client:
+        for path in ("/", "/inner/"):
+            assert client.get(path, headers=PRO).json() == "ada"
+    assert seen[0] is seen[1]
+    assert seen[2] is seen[3]
+    assert len(calls) == 2
+
+
+async def test_no_request_sees_the_flags_of_the_one_before(make: Make) -> None:
+    """Where one task runs requests in a row, a failed one leaves no current flags to the next."""
+    app = app_with(make(context=from_headers))
+
+    @app.get("/")
+    async def home(flags: FlagsDep) -> None:
+        raise ZeroDivisionError
+
+    transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        assert (await client.get("/", headers=PRO)).status_code == 500
+    with pytest.raises(LookupError):
+        current_flags()
 
 
 def test_server_timing_tells_what_the_flags_have_cost(make: Make) -> None:

@@ -72,10 +72,13 @@ class FlagsMiddleware:
             except ValueError:
                 # A server may end what it has begun in another context.
                 current.set(None if token.old_value is Token.MISSING else token.old_value)
-            # Flags and scope know each other: left so, both would stay until the next collection.
-            if outer is None:
-                scope.pop(SCOPE_KEY, None)
-            else:
+            left: RequestFlags = scope.pop(SCOPE_KEY, flags)
+            if left._connection is None:
+                # What was read stays for whoever is around, as the handler of unexpected errors.
+                scope[SCOPE_KEY] = left
+            # The others and their scope know each other: left so, both would stay until the next
+            # collection.
+            elif outer is not None:
                 scope[SCOPE_KEY] = outer
 
 
