@@ -43,6 +43,8 @@ class RequestFlags(Flags, eq=False, kw_only=True):
     _took: float | None = None
     #: The app that has looked them up last.
     app: Any = None
+    #: How often they have become another person's, so that what was asked before is not shown.
+    _reloads: int = 0
 
     @property
     def context(self) -> Context:
@@ -109,16 +111,45 @@ class RequestFlags(Flags, eq=False, kw_only=True):
 
     async def _go_on(self, began: float, given: Any) -> None:
         """What `begin` has left: for whom, where that has to be awaited, and the evaluation."""
+        reloads = self._reloads
         try:
             if not isinstance(given, Context):
                 given = await settled(given, self._client.evaluator.notices)
-                given = self._found(given, anew=False)
+                if reloads == self._reloads:
+                    given = self._found(given, anew=False)
             view = self._unknown()
-            if given is not UNKNOWN:
+            if given is not UNKNOWN and reloads == self._reloads:
                 view = await self._client.aresolve(given)
+            if reloads != self._reloads:
+                given, view = await self._aask(anew=False)
         finally:
             self._took = perf_counter() - began
         self._show(given, view, None)
+
+    def reload_context(self, connection: HTTPConnection) -> Self:
+        """Somebody has logged in or out during this request: from now on, they are for them.
+
+        ::
+
+            request.session["user"] = user.id
+            await flags.reload_context(request)
+
+        The context function is asked anew, and nothing is served any more that was evaluated
+        before. In a coroutine, write the ``await``: it evaluates. In a thread, the next read
+        does. Flags of `FlagsDependency.using` become those of the context function as well;
+        without one, they stay whose they are.
+
+        Args:
+            connection: The request or socket, as the context function is to see it.
+
+        Returns:
+            These flags.
+        """
+        self._reloads += 1
+        self._forget()
+        if self._shipsilently.context is not None:
+            self._context, self._connection = UNASKED, connection
+        return self
 
     def of(self, context: Context) -> RequestFlags:
         """The flags of the same request for this context: these, unless they are another's."""
@@ -147,55 +178,71 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         if shipsilently.unannounced:
             shipsilently.tell_if_lazy()
         try:
-            context = self._whom(anew=anew)
-            if context is None:
-                self._client.evaluator.notices.warn(
-                    "unawaited",
-                    "a flag was read before the context function could be awaited: what everybody "
-                    "gets was served; write `await flags` first",
-                )
-                return UNKNOWN, self._unknown(), False
-            if context is UNKNOWN:
-                return UNKNOWN, self._unknown(), True
-            view = self._client.fresh(context)
-            if view is not None:
-                return context, view, True
-            return context, *self._client.resolve(context, self._may_block)
+            while True:
+                reloads = self._reloads
+                asked = self._ask_once(anew=anew)
+                if reloads == self._reloads:
+                    return asked
         finally:
             self._took = perf_counter() - began
+
+    def _ask_once(self, *, anew: bool) -> tuple[Context, View, bool]:
+        context = self._whom(anew=anew)
+        if context is None:
+            self._client.evaluator.notices.warn(
+                "unawaited",
+                "a flag was read before the context function could be awaited: what everybody "
+                "gets was served; write `await flags` first",
+            )
+            return UNKNOWN, self._unknown(), False
+        if context is UNKNOWN:
+            return UNKNOWN, self._unknown(), True
+        view = self._client.fresh(context)
+        if view is not None:
+            return context, view, True
+        return context, *self._client.resolve(context, self._may_block)
 
     async def _aask(self, *, anew: bool) -> tuple[Context, View]:
         began = perf_counter()
         try:
-            context = await self._awhom(anew=anew)
-            if context is UNKNOWN:
-                return UNKNOWN, self._unknown()
-            return context, await self._client.aresolve(context)
+            while True:
+                reloads = self._reloads
+                context = await self._awhom(anew=anew)
+                if context is UNKNOWN:
+                    view = self._unknown()
+                else:
+                    view = await self._client.aresolve(context)
+                if reloads == self._reloads:
+                    return context, view
         finally:
             self._took = perf_counter() - began
 
     def _whom(self, *, anew: bool) -> Context | None:
         """Whom for; ``None`` where it has to be awaited and cannot be here."""
-        given = self._given(anew=anew)
-        if type(given) not in _AT_ONCE and inspect.isawaitable(given):
-            # Here, since it takes long to import, and few contexts have to be awaited.
-            from anyio import from_thread
+        while True:
+            reloads, given = self._reloads, self._given(anew=anew)
+            if type(given) not in _AT_ONCE and inspect.isawaitable(given):
+                # Here, since it takes long to import, and few contexts have to be awaited.
+                from anyio import from_thread
 
-            try:
-                # In a thread of a plain endpoint, the event loop can be asked to.
-                given = from_thread.run(settled, given, self._client.evaluator.notices)
-            except RuntimeError:
-                if inspect.iscoroutine(given):
-                    given.close()
-                return None
-        return self._found(given, anew=anew)
+                try:
+                    # In a thread of a plain endpoint, the event loop can be asked to.
+                    given = from_thread.run(settled, given, self._client.evaluator.notices)
+                except RuntimeError:
+                    if inspect.iscoroutine(given):
+                        given.close()
+                    return None
+            if reloads == self._reloads:
+                return self._found(given, anew=anew)
 
     async def _awhom(self, *, anew: bool) -> Context:
         """`_whom`, waiting in a task."""
-        given = self._given(anew=anew)
-        if type(given) not in _AT_ONCE and inspect.isawaitable(given):
-            given = await settled(given, self._client.evaluator.notices)
-        return self._found(given, anew=anew)
+        while True:
+            reloads, given = self._reloads, self._given(anew=anew)
+            if type(given) not in _AT_ONCE and inspect.isawaitable(given):
+                given = await settled(given, self._client.evaluator.notices)
+            if reloads == self._reloads:
+                return self._found(given, anew=anew)
 
     def _given(self, *, anew: bool) -> Any:
         connection: Any = self._connection
