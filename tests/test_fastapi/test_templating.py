@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.templating import Jinja2Templates
 from jinja2 import DictLoader, Environment, TemplateRuntimeError, TemplateSyntaxError
 from shipsilently_fastapi import FlagsDep, ShipSilently, get_flags
+from shipsilently_fastapi.lookup import defaults_only
 from shipsilently_fastapi.templating import add_flags
 
 from shipsilently_core.testing import override_flags
@@ -31,8 +32,14 @@ PAGES = {
     "text": '{% flag "color" %}on{% else %}off{% endflag %}',
     "value": '{% flag "color" == "red" %}red{% else %}other{% endflag %}',
     "branches": '{% flag "none" %}a{% elflag "!new" %}off{% elflag "new" %}on{% endflag %}',
+    "imported": '{% from "macros" import shown %}{{ shown("new") }}',
+    "included": '{% include "tag" without context %}',
+    "called": '{% from "macros" import called %}{{ called() }}',
+    "kept": '{% from "macros" import name, called %}{{ name }} {{ called() }}',
+    "taken": '{% set request = 5 %}{% flag "new" %}on{% else %}off{% endflag %}{{ flag("who") }}',
     "macro": '{% from "macros" import shown with context %}{{ shown("new") }}',
-    "macros": "{% macro shown(key) %}{% flag key %}on{% else %}off{% endflag %}{% endmacro %}",
+    "macros": "{% macro shown(key) %}{% flag key %}on{% else %}off{% endflag %}{% endmacro %}"
+    "{% macro called() %}{{ flag('who', 'default') }}{% endmacro %}{% set name = called() %}",
 }
 
 
@@ -84,6 +91,9 @@ def add_pages(app: FastAPI, templates: Jinja2Templates) -> None:
         ("value", "red", "red"),
         ("branches", "on", "off"),
         ("macro", "on", "off"),
+        ("imported", "on", "off"),
+        ("called", "ada", "bob"),
+        ("taken", "onada", "offbob"),
     ],
 )
 def test_templates_show_the_flags_of_the_request(
@@ -143,13 +153,48 @@ def test_a_wrong_tag_is_found_when_the_template_is_read(source: str, words: str)
         templates.env.from_string(source)
 
 
-def test_a_template_without_a_request_says_what_it_needs() -> None:
-    """Flags without a request are an error that says how to render."""
-    templates = Jinja2Templates(env=Environment(autoescape=True))
+@pytest.mark.parametrize("waiting", [True, False])
+def test_what_jinja_renders_once_for_all_has_nobodys_flags(
+    make: Make, caplog: pytest.LogCaptureFixture, waiting: bool
+) -> None:
+    """Jinja keeps what is included or imported without context: nobody sees another's value."""
+    defaults_only.cache_clear()
+    environment = Environment(loader=DictLoader(PAGES), autoescape=True, enable_async=waiting)
+    add_flags(Jinja2Templates(env=environment))
+    app = app_with(make(context=from_headers))
+
+    @app.get("/{page}")
+    async def show(request: Request, page: str, flags: FlagsDep) -> str:
+        template = environment.get_template(page)
+        return await template.render_async() if waiting else template.render()
+
+    with serving(app) as client:
+        for headers, name in ((PRO, "ada"), (FREE, "bob")):
+            assert client.get("/included", headers=headers).json() == "off"
+            assert client.get("/kept", headers=headers).json() == f"default {name}"
+    (told,) = caplog.messages
+    assert "`with context`" in told
+
+
+def test_without_request_and_middleware_a_template_serves_defaults(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is imported without context is no error: defaults, and one line that says what to do."""
+    defaults_only.cache_clear()
+    templates = Jinja2Templates(env=Environment(loader=DictLoader(PAGES), autoescape=True))
     add_flags(templates)
-    for source in (PAGES["tag"], PAGES["if"]):
-        with pytest.raises(TemplateRuntimeError, match="TemplateResponse"):
-            templates.env.from_string(source).render()
+    app = FastAPI(lifespan=make(context=from_headers).lifespan)
+    add_pages(app, templates)
+    with serving(app) as client:
+        for page, text in (("imported", "off"), ("included", "off"), ("called", "default")):
+            assert client.get(f"/async/{page}", headers=PRO).text == text
+            assert client.get(f"/plain/{page}", headers=PRO).text == text
+        assert client.get("/async/macro", headers=PRO).text == "on"
+    assert templates.env.from_string(PAGES["tag"]).render(request=None) == "off"
+    (told,) = caplog.messages
+    assert "`with context`" in told
+    assert "shipsilently.install(app)" in told
+    assert "TemplateResponse" in told
 
 
 def test_a_tag_asks_for_its_flag_without_a_call_of_jinjas() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
-from jinja2 import TemplateRuntimeError, pass_context
+from jinja2 import Template, pass_context
 from jinja2.runtime import Context as TemplateContext
-from jinja2.utils import missing
+from starlette.requests import HTTPConnection, Request
 from starlette.templating import Jinja2Templates
 
 from shipsilently_core._view import UNSET
@@ -15,9 +17,16 @@ from shipsilently_core.contrib.jinja import all_hold
 
 from .connection import RequestFlags
 from .gates import holds
-from .lookup import get_flags
+from .lookup import current, defaults_only, get_flags
 
 __all__ = ["add_flags"]
+
+#: What Jinja renders the whole of a page with, and what of it is kept.
+_RENDERING = {
+    *(Template.render.__code__, Template.render_async.__code__),
+    *(Template.generate.__code__, Template.generate_async.__code__),
+}
+_KEEPING = {Template.make_module.__code__, Template.make_module_async.__code__}
 
 
 def add_flags(templates: Jinja2Templates) -> None:
@@ -33,6 +42,9 @@ def add_flags(templates: Jinja2Templates) -> None:
 
     Args:
         templates: The app's. Its templates have the request as ``request``, as always.
+            A macro that was imported without context finds the flags by `FlagsMiddleware`;
+            without that, it has defaults, and the log says so. So has whatever else is
+            imported or included without context, since Jinja renders that once for all.
     """
     templates.env.add_extension(FlagTag)
     templates.env.globals["flag"] = _flag
@@ -45,20 +57,49 @@ def _flag(context: TemplateContext, key: str, default: Any = UNSET) -> Any:
 
 
 def _flags(context: TemplateContext) -> RequestFlags:
-    request = context.resolve_or_missing("request")
-    if request is missing or request is None:
-        raise TemplateRuntimeError(
-            "flags need the request: render with TemplateResponse, and import or include "
-            "with context"
-        )
-    return get_flags(request)
+    # A template may have a variable of that name, and one that is imported has no variables.
+    for request in (context.resolve_or_missing("request"), context.parent.get("request")):
+        if isinstance(request, HTTPConnection):
+            return get_flags(request)
+    flags = None if _is_kept() else current.get()
+    return flags or _defaults()
+
+
+def _is_kept() -> bool:
+    """Whether Jinja keeps what is rendered now, to show it to whoever comes later.
+
+    It does with all of a template that is included or imported without context. A macro in
+    there is called each time.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code not in _RENDERING:
+        if frame.f_code in _KEEPING:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _defaults() -> RequestFlags:
+    """Flags with their defaults, having said what is missing."""
+    shipsilently = defaults_only()
+    shipsilently.client.evaluator.notices.warn(
+        "template without a request",
+        "a template without the request has asked for a flag, and defaults were served: render "
+        "with TemplateResponse, import or include `with context`, or, for macros, call "
+        "shipsilently.install(app), whose middleware finds the request",
+    )
+    flags = shipsilently.flags(HTTPConnection({"type": "http", "headers": []}))
+    # There is nobody to wait for.
+    flags._may_block = True
+    return flags
 
 
 @pass_context
 def _is_on(context: TemplateContext, key: str) -> bool:
     # As `_flags`, without its calls.
-    request = context.parent.get("request")
-    flags = _flags(context) if request is None or context.vars else get_flags(request)
+    request: Any = context.parent.get("request")
+    plain = type(request) is Request and not context.vars
+    flags = get_flags(request) if plain else _flags(context)
     return flags.is_enabled(key)
 
 
