@@ -3,12 +3,15 @@
 import json
 import logging
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
+from asgiref.sync import SyncToAsync, iscoroutinefunction, markcoroutinefunction
 from django.contrib.auth.models import Group, User
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
+from django.utils.functional import SimpleLazyObject
 from pytest_django import Settings
 from shipsilently_django import FlagsRequest, adefault_context, default_context
 from shipsilently_django.options import is_async
@@ -97,6 +100,82 @@ async def test_a_user_put_into_the_request_counts_in_a_task(configure: Configure
     request = RequestFactory().get("/")
     request.user = User(pk=7)
     assert await adefault_context(request) == {"userId": "7"}
+
+
+class Tokens:
+    """A middleware that puts the owner of a token into the request, to be found when needed.
+
+    Attributes:
+        auser: What it puts there to be awaited: nothing new, nothing at all, or its own.
+    """
+
+    sync_capable = async_capable = True
+    auser = "untouched"
+
+    def __init__(self, get_response: Any) -> None:
+        self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> Any:
+        """Leave the session's user to those who have no token."""
+        name = request.headers.get("X-Token")
+        if name:
+            request.user = cast(Any, SimpleLazyObject(lambda: User.objects.get(username=name)))
+            if self.auser == "missing":
+                del request.auser
+            elif self.auser != "untouched":
+                request.auser = partial(self._find, name, lazily=self.auser == "lazy")
+        return self.get_response(request)
+
+    async def _find(self, name: str, *, lazily: bool) -> Any:
+        if lazily:
+            return SimpleLazyObject(lambda: User.objects.get(username=name))
+        return await User.objects.aget(username=name)
+
+
+@pytest.mark.parametrize("auser", ["untouched", "missing", "own", "lazy"])
+@pytest.mark.parametrize("view", READING.values(), ids=READING)
+def test_a_user_whom_the_site_finds_itself_counts(
+    browser: Browser,
+    serve: Serve,
+    settings: Settings,
+    service: ScriptedService,
+    monkeypatch: pytest.MonkeyPatch,
+    ada: User,
+    bob: User,
+    view: View,
+    auser: str,
+) -> None:
+    """A token's owner is who is asked for, whoever the session belongs to; else the session's."""
+    monkeypatch.setattr(Tokens, "auser", auser)
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:2], f"{__name__}.Tokens", settings.MIDDLEWARE[-1]]
+    serve(view)
+    browser.get(headers={"X-Token": "bob"})
+    browser.login(ada)
+    service.set({"x": False})
+    for headers in ({"X-Token": "bob"}, {}):
+        browser.get(headers=headers)
+    assert contexts(service) == [{"userId": str(bob.pk)}, {"userId": str(ada.pk)}]
+
+
+def test_djangos_own_user_is_found_without_a_thread_of_ours(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, ada: User
+) -> None:
+    """Where Django finds the user, it is awaited, and nothing of ours goes through a thread."""
+    hops: list[str] = []
+    call = SyncToAsync.__call__
+
+    async def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        hops.append(getattr(self.func, "__qualname__", ""))
+        return await call(self, *args, **kwargs)
+
+    monkeypatch.setattr(SyncToAsync, "__call__", counted)
+    serve(READING["async"])
+    browser = Browser("asgi")
+    browser.login(ada)
+    assert browser.text() == "True"
+    assert not [name for name in hops if "LazyObject" in name or "shipsilently" in name]
 
 
 async def test_a_request_without_a_user_is_nobody(configure: Configure) -> None:
@@ -255,5 +334,7 @@ def test_what_is_async_is_recognised() -> None:
     """Functions and objects that give something to await are told from those that do not."""
     assert is_async(async_hook)
     assert is_async(AsyncObject())
+    assert is_async(staticmethod(async_hook))
     assert not is_async(plain_hook)
+    assert not is_async(staticmethod(plain_hook))
     assert not is_async(object())

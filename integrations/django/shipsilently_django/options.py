@@ -119,7 +119,12 @@ def read_options(given: object, *, offline: bool = False) -> Reading:
 
 
 def is_async(function: Any) -> bool:
-    """Whether calling this gives something to await; knows objects with an async ``__call__``."""
+    """Whether calling this gives something to await.
+
+    Knows objects with an async ``__call__``, and what a class body marks as static.
+    """
+    if isinstance(function, staticmethod):
+        function = function.__func__
     return iscoroutinefunction(function) or iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004  # is it async, not: is it there
     )

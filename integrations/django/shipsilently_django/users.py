@@ -51,8 +51,13 @@ def _default(request: HttpRequest, options: Options) -> Attributes | None:
 async def _adefault(request: HttpRequest, options: Options) -> Attributes | None:
     user = getattr(request, "user", None)
     # Else somebody has put a user here: a login during this request, or a token's owner.
-    if isinstance(user, LazyObject) and user._wrapped is empty and hasattr(request, "auser"):
-        user = await request.auser()
+    if isinstance(user, LazyObject) and user._wrapped is empty:
+        find = getattr(request, "auser", None)
+        # Django's way to find the session's user says nothing of a user whom the site finds.
+        if find is not None and (is_of_session(user) or not _is_djangos(find)):
+            user = await find()
+        if isinstance(user, LazyObject) and user._wrapped is empty:
+            await sync_to_async(user._setup)()
     if user is None or not user.is_authenticated:
         if options.anonymous_id is None:
             return None
@@ -62,6 +67,17 @@ async def _adefault(request: HttpRequest, options: Options) -> Attributes | None
     except SynchronousOnlyOperation:
         # An attribute is behind a query.
         return await sync_to_async(attributes_of)(user, options)
+
+
+def is_of_session(user: LazyObject[Any]) -> bool:
+    """Whether a user is the one that `AuthenticationMiddleware` finds, known already or not."""
+    return _is_djangos(vars(user).get("_setupfunc"))
+
+
+def _is_djangos(function: Any) -> bool:
+    """Whether this is a function of Django's authentication, or one with arguments filled in."""
+    module: str = getattr(getattr(function, "func", function), "__module__", None) or ""
+    return module in ("django.contrib.auth", "django.contrib.auth.middleware")
 
 
 def attributes_of(user: Any, options: Options) -> Attributes:
