@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import RequestFactory
+from pytest_django import Settings
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.decorators import api_view, permission_classes
-from rest_framework.permissions import IsAuthenticated
+from rest_framework.permissions import AllowAny, BasePermission, IsAdminUser, IsAuthenticated
+from rest_framework.renderers import BrowsableAPIRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 from shipsilently_django import requires_flag
 from shipsilently_django.drf import HasFlag, HasFlagMixin
+from shipsilently_django.flags import flags_of
 
 from shipsilently_core.testing import ScriptedService
 
@@ -68,6 +72,20 @@ def _flags(configure: Configure, service: ScriptedService) -> None:
         (HasFlag("off", status=403), 401),
         (HasFlag("x") & HasFlag("off"), 404),
         (HasFlag("off", status=403) | HasFlag("x"), 200),
+        (HasFlag("off") & AllowAny, 404),
+        (AllowAny & HasFlag("off"), 404),
+        (HasFlag("off") & AllowAny & AllowAny, 404),
+        (HasFlag("x") & AllowAny, 200),
+        (HasFlag("x") & IsAuthenticated, 401),
+        (HasFlag("off") | AllowAny, 200),
+        (AllowAny | HasFlag("off"), 200),
+        (IsAuthenticated | HasFlag("x"), 200),
+        ((IsAuthenticated | IsAdminUser) | HasFlag("off") | AllowAny, 200),
+        ((HasFlag("off") & AllowAny) | AllowAny, 200),
+        (HasFlag("off") | IsAdminUser, 401),
+        (~HasFlag("off"), 200),
+        (~HasFlag("x"), 401),
+        (~HasFlag("off", "x") & HasFlag("x"), 200),
     ],
 )
 def test_a_request_passes_while_flags_are_so(
@@ -76,6 +94,71 @@ def test_a_request_passes_while_flags_are_so(
     """The answer is 404 otherwise, or the refusal of the framework, which asks strangers in."""
     serve(endpoint(permission))
     assert browser.get().status_code == status
+
+
+def test_permissions_that_are_combined_refuse_as_the_framework_does(
+    browser: Browser, serve: Serve
+) -> None:
+    """With `|` and `~` somebody who is known gets a 403, and the message of what has refused."""
+
+    class Never(BasePermission):  # type: ignore[misc]  # as above
+        message, code = "never", "never_ever"
+
+        def has_permission(self, request: Request, view: Any) -> bool:
+            return False
+
+    serve(
+        endpoint(HasFlag("off") | IsAdminUser),
+        opposite=endpoint(~HasFlag("x")),
+        both=endpoint(HasFlag("x") & Never),
+    )
+    somebody: Any = {"headers": {"Authorization": "7"}}
+    assert browser.get(**somebody).status_code == 403
+    assert browser.get("/opposite/", **somebody).status_code == 403
+    assert browser.get("/both/", **somebody).json() == {"detail": "never"}
+
+
+def test_a_permission_is_the_same_for_objects(browser: Browser, serve: Serve) -> None:
+    """Where the framework asks for one object, `~` is the opposite too."""
+
+    class Single(Api):
+        def get(self, request: Request) -> Response:
+            self.check_object_permissions(request, object())
+            return Response("in")
+
+    views = [
+        Single.as_view(permission_classes=[permission])
+        for permission in (~HasFlag("off"), HasFlag("x"), HasFlag("off") | HasFlag("x"))
+    ]
+    serve(views[0], second=views[1], third=views[2])
+    for address in ("/", "/second/", "/third/"):
+        assert browser.get(address).json() == "in"
+
+
+def test_the_browsable_api_shows_what_may_be_read(
+    browser: Browser, serve: Serve, settings: Settings
+) -> None:
+    """A page has no form for what a flag keeps from being written, and is there."""
+
+    class Things(ViewSet):  # type: ignore[misc]  # as above
+        authentication_classes = (Tokens,)
+        renderer_classes = (JSONRenderer, BrowsableAPIRenderer)
+
+        def get_permissions(self) -> list[Any]:
+            return [AllowAny() if self.action == "list" else HasFlag("off")()]
+
+        def list(self, request: Request) -> Response:
+            return Response(["a thing"])
+
+        def create(self, request: Request) -> Response:
+            return Response("made")
+
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "rest_framework"]
+    serve(Things.as_view({"get": "list", "post": "create"}))
+    response = browser.get(headers={"Accept": "text/html"})
+    assert response.status_code == 200
+    assert "a thing" in response.content.decode()
+    assert browser.post("/").status_code == 404
 
 
 def test_a_function_may_be_behind_a_flag(browser: Browser, serve: Serve) -> None:
@@ -153,6 +236,7 @@ def test_a_request_that_has_passed_no_middleware_has_flags() -> None:
     request = Request(RequestFactory().get("/"))
     assert HasFlag("x")().has_permission(request, None)
     assert request.flags.is_enabled("x")
+    assert flags_of(request) is flags_of(request._request) is request.flags
 
 
 @pytest.mark.parametrize(("keys", "status"), [((), 404), (("x",), 410)])
