@@ -7,6 +7,7 @@ import pytest
 from django.http import HttpRequest
 from django.template.backends.jinja2 import Jinja2
 from django.test import RequestFactory
+from django.utils.translation import gettext_lazy
 from jinja2 import TemplateSyntaxError
 from shipsilently_django import get_client
 
@@ -53,16 +54,23 @@ def rendered(
         ('{% flag "colour" != "blue" %}A{% else %}B{% endflag %}', "B"),
         ('{% flag "x" %}{% flag "off" %}A{% else %}B{% endflag %}{% endflag %}', "B"),
         ('{% for n in ["x", "off"] %}{% flag n %}A{% else %}B{% endflag %}{% endfor %}', "AB"),
+        ('{% flag "!x" %}A{% else %}B{% endflag %}', "B"),
+        ('{% flag "!off" %}A{% else %}B{% endflag %}', "A"),
+        ("{% flag opposite %}A{% else %}B{% endflag %}", "A"),
+        ('{% flag "!colour" == "red" %}A{% else %}B{% endflag %}', "A"),
+        ('{% if flag("!off") %}A{% endif %}', "A"),
         ('{% if flag("x") %}A{% endif %}', "A"),
         ('{% if flag("colour", "blue") %}A{% endif %}', "A"),
         ('{{ flag_value("limit") }}{{ flag_value("none", 7) }}', "37"),
         ('{{ flag_value("text") }}', "&lt;b&gt;"),
+        ('{{ flag_value("colour", lazy) }}{{ flag_value("none", lazy) }}', "bluegrey"),
         ('{% set flag = 1 %}{% flag "x" %}A{% endflag %}', "A"),
     ],
 )
 def test_what_a_tag_renders(backend: Jinja2, source: str, text: str) -> None:
     """The tag is spelt as in Django's own templates; the functions take the same arguments."""
-    assert rendered(backend, source, RequestFactory().get("/"), name="x") == text
+    variables = {"name": "x", "opposite": "!off", "lazy": gettext_lazy("grey")}
+    assert rendered(backend, source, RequestFactory().get("/"), **variables) == text
 
 
 @pytest.mark.parametrize(

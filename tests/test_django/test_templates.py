@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template import Context, Engine, RequestContext, Template, TemplateSyntaxError
 from django.template.base import TextNode
 from django.test import RequestFactory
+from django.utils.translation import gettext_lazy
 from pytest_django import Settings
 from shipsilently_django import get_client
 from shipsilently_django.flags import RequestFlags
@@ -67,6 +68,23 @@ def flags(service: ScriptedService) -> ScriptedService:
         ("{% flag upper|lower %}A{% else %}B{% endflag %}", "A"),
         ("{% flag missing %}A{% else %}B{% endflag %}", "B"),
         ("{% flag number %}A{% else %}B{% endflag %}", "B"),
+        ('{% flag "!x" %}A{% else %}B{% endflag %}', "B"),
+        ('{% flag "!off" %}A{% else %}B{% endflag %}', "A"),
+        ('{% flag "!nothing" %}A{% else %}B{% endflag %}', "A"),
+        ('{% flag "!colour" == "red" %}A{% else %}B{% endflag %}', "A"),
+        ('{% flag "!colour" != "red" %}A{% else %}B{% endflag %}', "B"),
+        ('{% flag "x" %}A{% elflag "!off" %}B{% endflag %}', "A"),
+        ('{% flag "off" %}A{% elflag "!off" %}B{% endflag %}', "B"),
+        ('{% flag "!off" as on %}{{ on }}', "True"),
+        ("{% flag opposite %}A{% else %}B{% endflag %}", "A"),
+        ("{% flag mark %}A{% else %}B{% endflag %}", "B"),
+        ('{% ifflag "!off" %}A{% endifflag %}', "A"),
+        ('{% flag "colour" == _("blue") %}A{% else %}B{% endflag %}', "A"),
+        ('{% flag _("colour") == "blue" %}A{% else %}B{% endflag %}', "A"),
+        ('{% flag_value "colour" default=_("grey") %}', "blue"),
+        ('{% flag_value "nothing" default=_("grey") %}', "grey"),
+        ('{% flag_value _("colour") default=lazy %}', "blue"),
+        ('{{ request|flag_value:_("colour") }}', "blue"),
         ('{% flag "with space" %}A{% else %}B{% endflag %}', "A"),
         ('{% flag "ünï/../?" %}A{% else %}B{% endflag %}', "A"),
         ('{% flag "x" as on %}{{ on }}', "True"),
@@ -96,7 +114,16 @@ def test_what_a_tag_renders(
     request_: HttpRequest, flags: ScriptedService, source: str, text: str
 ) -> None:
     """Each form of each tag renders the branch, or the value, that its flag calls for."""
-    variables = {"name": "x", "upper": "X", "number": 5, "wanted": "blue", "request": request_}
+    variables = {
+        "name": "x",
+        "upper": "X",
+        "number": 5,
+        "wanted": "blue",
+        "opposite": "!off",
+        "mark": "!",
+        "lazy": gettext_lazy("grey"),
+        "request": request_,
+    }
     assert rendered(source, request_, **variables) == text
 
 
@@ -110,7 +137,7 @@ def test_what_a_tag_renders(
         ("limit", "3", False),
         ("off", 0, False),
         ("off", False, True),
-        ("nothing", False, True),
+        ("nothing", False, False),
         ("nothing", 0, False),
     ],
 )

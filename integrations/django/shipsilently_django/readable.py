@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from django.utils.functional import Promise
+
 from shipsilently_core import EvaluationResult
 
 from .setup import get_client
 
-__all__ = ["KnownFlags", "ReadableFlags", "is_on", "unmarked"]
+__all__ = ["KnownFlags", "ReadableFlags", "asked_of", "is_on", "unmarked"]
 
 
 class ReadableFlags(Protocol):
@@ -43,21 +45,43 @@ class KnownFlags:
         return get_client().get_all()
 
 
-def is_on(flags: ReadableFlags, key: object, expected: object = True) -> bool:
-    """Whether a flag has the value that a tag or a decorator asks for.
+def asked_of(key: str) -> tuple[str, bool]:
+    """The flag that a key names, and whether it is to be so: ``"!x"`` asks for the opposite."""
+    bare = key.lstrip("!")
+    return bare, (len(key) - len(bare)) % 2 == 0
 
-    ``True`` and ``False`` ask whether it is on; anything else is compared by value and
-    JSON type, so that ``1`` is not ``True``.
+
+def is_on(flags: ReadableFlags, key: object, expected: object = True) -> bool:
+    """Whether a flag has the value that a tag or a decorator asks for; for ``"!x"`` the opposite.
+
+    ``True`` asks whether it is on; anything else is compared by value and JSON type, so that
+    ``1`` is not ``True``. A flag of which nothing is known has no value at all.
     """
+    key = unmarked(key)
     if not isinstance(key, str):
         return False
-    plain: str = unmarked(key)
-    if isinstance(expected, bool):
-        return flags.is_enabled(plain) is expected
-    value = flags.get(plain)
-    return not isinstance(value, bool) and bool(value == expected)
+    if not key.startswith("!"):
+        return _has(flags, key, unmarked(expected))
+    key, wanted = asked_of(key)
+    # A key that is nothing but marks names no flag.
+    return key != "" and _has(flags, key, unmarked(expected)) is wanted
+
+
+def _has(flags: ReadableFlags, key: str, expected: Any) -> bool:
+    if expected is True:
+        return flags.is_enabled(key)
+    # Without a default of the value's type: a flag of another type is only not it.
+    value = flags.get(key)
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    return bool(value == expected)
 
 
 def unmarked(value: Any) -> Any:
-    """A string of a template without the mark that it is safe; anything else as it is."""
-    return str.__str__(value) if isinstance(value, str) else value
+    """A string of a template without the mark that it is safe, a lazy one in the language in use.
+
+    Anything else comes back as it is.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    return str(value) if isinstance(value, Promise) else value

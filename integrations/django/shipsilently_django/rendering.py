@@ -26,7 +26,7 @@ def flags_in(context: Any) -> ReadableFlags:
     request = getattr(context, "request", None) or context.get("request")
     given = getattr(request, "flags", None)
     if isinstance(given, RequestFlags):
-        return given
+        return given if given._request is request else flags_of(request)
     if isinstance(getattr(request, "_request", request), HttpRequest):
         return flags_of(request)
     given = context.get("flags")
@@ -37,10 +37,10 @@ def flags_in(context: Any) -> ReadableFlags:
 
 def plain_value(flags: ReadableFlags, key: object, default: Any = None) -> Any:
     """A flag's value; the declared default where none is given here."""
+    key = unmarked(key)
     if not isinstance(key, str):
         return default
-    plain: str = unmarked(key)
-    return flags.get(plain) if default is None else flags.get(plain, unmarked(default))
+    return flags.get(key) if default is None else flags.get(key, unmarked(default))
 
 
 def browser_values(flags: ReadableFlags, only: str | None = None) -> dict[str, Any]:

@@ -35,7 +35,8 @@ class Condition:
         self.equal = equal
         # What most tags ask, whether one flag is on, needs nothing resolved at each rendering.
         alone = expected is None and not key.is_var and not key.filters
-        self.only: str | None = unmarked(key.var) if alone and isinstance(key.var, str) else None
+        plain = unmarked(key.var) if alone and isinstance(key.var, str) else None
+        self.only: str | None = None if plain is None or plain.startswith("!") else plain
 
     @classmethod
     def parse(cls, parser: Parser, name: str, bits: list[str]) -> Condition:
@@ -132,6 +133,7 @@ def flag(parser: Parser, token: Token) -> Node:
     ::
 
         {% flag "x" %}…{% elflag "y" == "blue" %}…{% else %}…{% endflag %}
+        {% flag "!x" %}…{% endflag %}
         {% flag "x" as on %}
     """
     name, *bits = token.split_contents()
