@@ -1,8 +1,10 @@
 """`request.flags`: read in time, late, in the wrong place, and by somebody who logs in."""
 
 import asyncio
+import copy
 import logging
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +12,18 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth import alogin, login, logout
 from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest, HttpResponse
+from django.template import RequestContext, Template
 from django.test import AsyncClient, RequestFactory
+from django.utils.functional import SimpleLazyObject
+from django.utils.translation import gettext_lazy
 from pytest_django import Settings
-from shipsilently_django import FlagsRequest, RequestFlags, UnawaitedFlagsError
+from shipsilently_django import (
+    FlagsMiddleware,
+    FlagsRequest,
+    RequestFlags,
+    UnawaitedFlagsError,
+    flag_enabled,
+)
 from shipsilently_django.flags import flags_of
 from shipsilently_django.readable import is_on
 from shipsilently_django.setup import get_setup
@@ -162,6 +173,45 @@ def test_a_token_of_the_same_user_asks_for_nothing_new(
     request.user = AnonymousUser()
     assert not flags.is_enabled("x")
     assert len(service.requests) == 2
+
+
+def test_a_copy_for_another_user_has_flags_of_its_own(
+    browser: Browser, serve: Serve, service: ScriptedService, ada: User, bob: User
+) -> None:
+    """What looks for a copy's flags finds those of the copy's user, before and after."""
+    service.set(lambda context: {"x": context.get("userId") == str(ada.pk)})
+    tag = '{% load shipsilently %}{% flag "x" %}True{% else %}False{% endflag %}'
+
+    def seen_for(request: HttpRequest) -> list[bool]:
+        return [
+            flags_of(request).is_enabled("x"),
+            flag_enabled("x", request),
+            Template(tag).render(RequestContext(request)) == "True",
+        ]
+
+    def view(request: FlagsRequest) -> HttpResponse:
+        seen = [request.flags.is_enabled("x")]
+        preview = copy.copy(request)
+        preview.user = bob
+        seen += [*seen_for(preview), preview.flags.is_enabled("x"), *seen_for(request)]
+        again = copy.copy(preview)
+        again.user = ada
+        FlagsMiddleware(lambda given: HttpResponse())(again)
+        seen.append(getattr(again, "flags").is_enabled("x"))  # noqa: B009  # no attribute of theirs
+        return HttpResponse(str(seen))
+
+    serve(view)
+    browser.login(ada)
+    assert browser.text() == str([True, False, False, False, False, True, True, True, True])
+
+
+def test_what_is_around_a_request_shows_its_flags(configure: Configure) -> None:
+    """A wrapper, or a request that is looked up when needed, has no flags of its own."""
+    request = RequestFactory().get("/")
+    flags = flags_of(request)
+    assert flags_of(SimpleLazyObject(lambda: request)) is flags
+    assert flags_of(SimpleNamespace(flags=flags)) is flags
+    assert flags_of(SimpleNamespace(_request=request)) is flags
 
 
 class TestAReadThatWasNotAwaited:
@@ -338,9 +388,12 @@ def test_overrides_win_in_every_read(browser: Browser, serve: Serve) -> None:
         (True, 1, False),
         (1, True, False),
         (False, False, True),
-        ("text", False, True),
+        ("text", False, False),
         ({"a": 1}, {"a": 1}, True),
         (1, 1.0, True),
+        (0, False, False),
+        (None, False, False),
+        ("blue", gettext_lazy("blue"), True),
     ],
 )
 def test_a_flag_is_what_is_expected(
@@ -351,9 +404,13 @@ def test_a_flag_is_what_is_expected(
     holds: bool,
 ) -> None:
     """A value counts as expected when it is equal and of the same JSON type."""
-    service.set({"x": value})
+    service.set({} if value is None else {"x": value})
     assert is_on(flags, "x", expected) is holds
-    assert not is_on(flags, 7, expected)
+    assert is_on(flags, gettext_lazy("x"), expected) is holds
+    assert is_on(flags, "!x", expected) is not holds
+    assert is_on(flags, "!!x", expected) is holds
+    for no_key in (7, "!", ""):
+        assert not is_on(flags, no_key, expected)
 
 
 def test_no_verb_of_the_core_is_missing() -> None:

@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 from asgiref.sync import iscoroutinefunction
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.test import RequestFactory
 from django.urls import include, path, reverse
+from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 from pytest_django import Settings
 from shipsilently_django import (
+    FlagsRequest,
     RequiresFlagMixin,
     flag_switch,
     flagged_path,
@@ -95,6 +98,11 @@ def _flags(service: ScriptedService) -> Iterator[None]:
         (["colour"], {"value": "red"}, 404),
         (["!colour"], {"value": "red"}, 200),
         (["off"], {"value": False}, 200),
+        (["nothing"], {"value": False}, 404),
+        (["colour"], {"value": False}, 404),
+        (["one"], {"value": False}, 404),
+        (["!nothing"], {}, 200),
+        (["!!off"], {}, 404),
         (["one"], {}, 404),
         (["one"], {"value": 1}, 200),
         (["off"], {"redirect_to": "/elsewhere/"}, 302),
@@ -125,8 +133,16 @@ def test_what_was_async_stays_async(view: AnyView) -> None:
 
 @pytest.mark.parametrize(
     "fallback",
-    [plain_other, awaited_other, Other, f"{__name__}.plain_other", f"{__name__}.awaited_other"],
-    ids=["plain", "async", "class", "path", "async path"],
+    [
+        plain_other,
+        awaited_other,
+        Other,
+        f"{__name__}.plain_other",
+        f"{__name__}.awaited_other",
+        staticmethod(plain_other),
+        staticmethod(awaited_other),
+    ],
+    ids=["plain", "async", "class", "path", "async path", "static", "async static"],
 )
 def test_another_view_may_answer(
     browser: Browser, settings: Settings, configure: Configure, view: AnyView, fallback: Any
@@ -226,6 +242,31 @@ def test_a_mixin_has_all_the_options(browser: Browser, serve: Serve) -> None:
     assert browser.text("/instead/") == "other other"
 
 
+@pytest.mark.parametrize("base", [Plain, Awaited])
+@pytest.mark.parametrize(
+    "fallback",
+    [plain_other, awaited_other, staticmethod(plain_other), staticmethod(awaited_other), Other],
+    ids=["plain", "async", "static", "async static", "class"],
+)
+def test_a_fallback_of_a_class_may_be_any_view(
+    browser: Browser, serve: Serve, base: type[View], fallback: Any
+) -> None:
+    """It is the class's, its base's, or given to `as_view`, whose own comes first."""
+    options = {"required_flag": "off", "flag_fallback": fallback}
+    gated: Any = type("Gated", (RequiresFlagMixin, base), options)
+    child: Any = type("Child", (gated,), {})
+    bare: Any = type("Bare", (RequiresFlagMixin, base), {"required_flag": "off"})
+    serve(
+        gated.as_view(),
+        child=child.as_view(),
+        given=bare.as_view(flag_fallback=fallback),
+        other=gated.as_view(flag_fallback=lambda request: HttpResponse("given")),
+    )
+    for address in ("/", "/child/", "/given/"):
+        assert browser.text(address) == "other other"
+    assert browser.text("/other/") == "given"
+
+
 def test_a_mixin_without_a_flag_is_a_mistake(serve: Serve) -> None:
     """A class that forgot to name its flag is not open to everybody."""
 
@@ -259,6 +300,113 @@ class DecoratedAwaited(Awaited):
     """The same, by the decorator."""
 
 
+@requires_flag("x")
+class GatedBase(View):
+    """A class without methods of its own, of which nobody can tell whether it is async."""
+
+
+@requires_flag("x")
+class GatedPlainBase(Plain):
+    """A class of plain views."""
+
+
+@method_decorator(requires_flag("x"), name="dispatch")
+class Dispatching(Awaited):
+    """As Django's manual decorates a class."""
+
+
+class Overriding(Awaited):
+    """As it decorates a method."""
+
+    @method_decorator(requires_flag("x"))
+    def dispatch(self, *args: Any, **kwargs: Any) -> Any:
+        """Handle the request."""
+        return super().dispatch(*args, **kwargs)
+
+
+class OverridingPlainly(Awaited):
+    """The same without the helper."""
+
+    @requires_flag("x")
+    def dispatch(self, *args: Any, **kwargs: Any) -> Any:
+        """Handle the request."""
+        return super().dispatch(*args, **kwargs)
+
+
+class AwaitedChild(GatedBase):
+    """An async child of a class that was decorated without knowing."""
+
+    async def get(self, request: HttpRequest) -> HttpResponse:
+        """Answer a GET."""
+        return HttpResponse("body")
+
+
+class PlainChild(GatedBase):
+    """A plain one."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Answer a GET."""
+        return HttpResponse("body")
+
+
+class AwaitedGrandchild(GatedPlainBase):
+    """An async child of a class that was plain."""
+
+    async def get(self, request: HttpRequest) -> HttpResponse:  # type: ignore[override]  # so be it
+        """Answer a GET."""
+        return HttpResponse("body")
+
+
+@pytest.mark.parametrize(
+    "decorated",
+    [
+        Dispatching,
+        Overriding,
+        OverridingPlainly,
+        AwaitedChild,
+        PlainChild,
+        AwaitedGrandchild,
+        method_decorator(requires_flag("x"), name="dispatch")(type("Other", (Plain,), {})),
+        method_decorator(requires_flag("x"), name="get")(type("Another", (Awaited,), {})),
+    ],
+)
+def test_a_class_is_judged_for_its_user_whatever_its_methods_are(
+    browser: Browser, serve: Serve, service: ScriptedService, ada: User, bob: User, decorated: Any
+) -> None:
+    """A gate before `dispatch` waits for the evaluation where the class's methods are async."""
+    service.set(lambda context: {"x": context.get("userId") == str(ada.pk)})
+    serve(decorated.as_view())
+    for user, status in ((ada, 200), (bob, 404)):
+        browser.login(user)
+        assert browser.get().status_code == status
+
+
+def test_what_an_async_class_calls_itself_stays_plain(serve: Serve) -> None:
+    """A gate before a method that Django does not call hands back no coroutine."""
+
+    class Helped(View):
+        async def get(self, request: FlagsRequest) -> HttpResponse:
+            await request.flags.aload()
+            return self.answer(request)
+
+        @requires_flag("x")
+        def answer(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse("body")
+
+    serve(Helped.as_view())
+    assert Browser("asgi").text() == "body"
+
+
+@method_decorator(requires_flag("off"), name="dispatch")
+class DispatchedPlain(Plain):
+    """The same, as Django's manual decorates a class."""
+
+
+@method_decorator(requires_flag("off"), name="dispatch")
+class DispatchedAwaited(Awaited):
+    """The same, as Django's manual decorates a class."""
+
+
 class TestOptions:
     """`OPTIONS`, which browsers send without cookies before the request of another site's page."""
 
@@ -269,6 +417,8 @@ class TestOptions:
             requires_flag("off", redirect_to="/")(Awaited.as_view()),
             DecoratedPlain.as_view(),
             DecoratedAwaited.as_view(),
+            DispatchedPlain.as_view(),
+            DispatchedAwaited.as_view(),
             MixedPlain.as_view(),
             MixedAwaited.as_view(),
             flag_switch("off", on=Plain.as_view(), off=plain_other),

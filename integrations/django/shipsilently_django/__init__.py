@@ -10,9 +10,9 @@ The modules, in the order to read them:
 - `users`, `visitors`: whom flags are evaluated for
 - `flags`: `request.flags`; `readable`: flags without a request; `current`: the request
   being handled
-- `middleware`, `streaming`: from a request to its response
+- `middleware`, `streaming`, `pagecache`: from a request to its response
 - `gates`: what is answered while a flag is off; `decorators`, `views`, `urls`: where it stands
-- `rendering`, `templatetags`, `context_processors`, `jinja`: templates
+- `rendering`, `templatetags`, `context_processors`, `jinja`, `macros`: templates
 - `asgi`: start and end with the server; `tasks`: from a request to a task
 - `testing`: flags in tests
 - `admin_page`, `management`, `health`: looking at flags, and at the client

@@ -41,8 +41,7 @@ def requires_flag(
     def decorate(view: V) -> V:
         if isinstance(view, type):
             dispatch = view.dispatch  # type: ignore[attr-defined]  # a class of views
-            is_async = getattr(view, "view_is_async", False)
-            view.dispatch = gate.wrap_dispatch(dispatch, is_async=is_async)  # type: ignore[attr-defined]
+            view.dispatch = gate.wrap(dispatch, of_class=True)  # type: ignore[attr-defined]
             return view
         return gate.wrap(view)  # type: ignore[return-value]  # a view like the one it wraps
 

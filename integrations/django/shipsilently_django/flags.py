@@ -18,6 +18,7 @@ from shipsilently_core import (
 )
 from shipsilently_core._view import UNSET
 
+from .pagecache import settle
 from .setup import Setup, get_setup
 from .users import acontext_of, context_of, on_event_loop
 
@@ -50,11 +51,20 @@ class UnawaitedFlagsError(ShipSilentlyError):
 
 
 class _Seen(Struct, frozen=True):
-    """The core's flags, the user they are for, and whether plain reads may use them as they are."""
+    """The core's flags, and the user they are for.
+
+    Attributes:
+        user: The request's, which may have changed since.
+        flags: For that user.
+        ready: Whether plain reads may use them as they are: it is known whom they are for, and
+            what that means for Django's cache of pages.
+        known: Whether it is known whom they are for.
+    """
 
     user: Any
     flags: Flags
     ready: bool
+    known: bool
 
 
 class RequestFlags(Struct, eq=False):  # each request has one, and no other class is made as fast
@@ -214,6 +224,9 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         return self._resolve()
 
     def _resolve(self) -> Flags:
+        seen = self._seen
+        if seen is not None and seen.known and seen.user is self._user():
+            return self._keep(seen.user, seen.flags, known=True)
         request, setup, in_coroutine = self._request, get_setup(), on_event_loop()
         user = request.__dict__.get("user")
         if in_coroutine and setup.loud:
@@ -221,33 +234,33 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         try:
             flags = setup.client.flags(context_of(request, setup.options))
         except SynchronousOnlyOperation:
+            settle(request, _NOBODY)
             _warn(setup, "unawaited", "%s; what is known was served", _UNAWAITED)
             return setup.client.flags(_NOBODY)
         except Exception as error:
             flags = _without_hook(setup, error)
-        return self._keep(user, flags, ready=not in_coroutine)
+        return self._keep(user, flags, known=not in_coroutine)
 
     async def _there(self) -> Flags:
         seen, user = self._seen, self._user()
         if seen is not None and seen.user is user:
-            if not seen.ready:
-                self._seen = _Seen(user, seen.flags, True)
-            return seen.flags
+            return seen.flags if seen.ready else self._keep(user, seen.flags, known=True)
         setup = get_setup()
         try:
             flags = setup.client.flags(await acontext_of(self._request, setup.options))
         except Exception as error:
             flags = _without_hook(setup, error)
-        return self._keep(user, flags, ready=True)
+        return self._keep(user, flags, known=True)
 
-    def _keep(self, user: Any, flags: Flags, *, ready: bool) -> Flags:
+    def _keep(self, user: Any, flags: Flags, *, known: bool) -> Flags:
         seen = self._seen
         if seen is not None and seen.flags.context == flags.context:
             # Another thread or task of this request was first, or a new user is the same one.
-            flags, ready = seen.flags, ready or seen.ready
+            flags, known = seen.flags, known or seen.known
         elif self.streaming_since is False:
             self._check_headers()
-        self._seen = _Seen(user, flags, ready)
+        settled = settle(self._request, flags.context)
+        self._seen = _Seen(user, flags, known and settled, known)
         return flags
 
     def _check_headers(self) -> None:
@@ -268,13 +281,22 @@ class FlagsRequest(HttpRequest):
 
 
 def flags_of(request: Any) -> RequestFlags:
-    """The request's flags, attached here where no middleware has done it."""
+    """The request's flags, attached here where no middleware has done it.
+
+    A copy of a request, which may be for somebody else, gets flags of its own.
+    """
     flags = getattr(request, "flags", None)
-    if not isinstance(flags, RequestFlags):
-        # Django REST framework hands its views a request around the request.
-        inner = getattr(request, "_request", request)
-        flags = RequestFlags(inner)
-        inner.flags = flags
+    if isinstance(flags, RequestFlags) and flags._request is request:
+        return flags
+    # Django REST framework hands its views a request around the request.
+    inner = getattr(request, "_request", request)
+    flags = getattr(inner, "flags", None)
+    # What is put around a request, by its own class no request, shows the flags of what is inside.
+    if isinstance(flags, RequestFlags) and (
+        flags._request is inner or not issubclass(type(inner), HttpRequest)
+    ):
+        return flags
+    inner.flags = flags = RequestFlags(inner)
     return flags
 
 

@@ -15,7 +15,8 @@ from django.utils.module_loading import import_string
 
 from .flags import RequestFlags, flags_of
 from .options import is_async
-from .readable import is_on
+from .pagecache import vary
+from .readable import asked_of, is_on
 
 __all__ = ["Gate"]
 
@@ -51,7 +52,10 @@ class Gate:
             raise ValueError("name at least one flag, as a string")
         if redirect_to is not None and fallback is not None:
             raise ValueError("give redirect_to or fallback, not both")
-        self._asked = [(key.removeprefix("!"), not key.startswith("!")) for key in keys]
+        if isinstance(fallback, staticmethod):
+            # So a class body marks a plain function.
+            fallback = fallback.__func__
+        self._asked = [asked_of(key) for key in keys]
         self._value = value
         self._status = status
         self._redirect_to = redirect_to
@@ -83,46 +87,56 @@ class Gate:
     def wrap(self, view: View, *, wants_async: bool = False, of_class: bool = False) -> View:
         """A view that asks first, async if `view` is or if that is wanted.
 
+        What a class of views does for a request is async where the class's methods are, which is
+        known when it is called.
+
         A browser asks with ``OPTIONS``, and without cookies, whether it may send what its page
         wants to send; so that never meets a closed gate. A class of views answers it itself. A
         function would answer with its page: while its flags are not so, the gate does.
         """
-        of_class = of_class or hasattr(view, "view_class")
+        bound = _bound_to(view)
+        of_class = of_class or bound is not None or hasattr(view, "view_class")
         wrapper: Any
         if is_async(view) or wants_async:
+            awaitable = _awaitable(view)
 
             @functools.wraps(view)
             async def gated_async(*args: Any, **kwargs: Any) -> Any:
-                request, rest = _split(args)
-                if _is_for_class(request, args, of_class) or await self.aopens(flags_of(request)):
-                    return await _awaitable(view)(*args, **kwargs)
-                return await self.arefuse(request, *rest, **kwargs)
+                return await self._agated(awaitable, of_class, args, kwargs)
 
             wrapper = gated_async
         else:
+            verb = getattr(view, "__name__", "")
 
             @functools.wraps(view)
             def gated(*args: Any, **kwargs: Any) -> Any:
                 request, rest = _split(args)
-                if _is_for_class(request, args, of_class) or self.opens(flags_of(request)):
+                owner = args[0] if bound is None else bound
+                if owner is not request and _is_awaited(owner, verb):
+                    return self._agated(view, of_class, args, kwargs)
+                if _is_for_class(request, args, of_class):
                     return view(*args, **kwargs)
-                return self.refuse(request, *rest, **kwargs)
+                if self.opens(flags_of(request)):
+                    return vary(request, view(*args, **kwargs))
+                return vary(request, self.refuse(request, *rest, **kwargs))
 
             wrapper = gated
         self._limit_exemptions(wrapper)
         return wrapper  # type: ignore[no-any-return]
 
-    def wrap_dispatch(self, dispatch: View, *, is_async: bool) -> View:
-        """As `wrap`, for a class's ``dispatch``, which is plain and may hand back a coroutine."""
-        if not is_async:
-            return self.wrap(dispatch, of_class=True)
-
-        @functools.wraps(dispatch)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            response = dispatch(*args, **kwargs)
-            return await response if inspect.isawaitable(response) else response
-
-        return self.wrap(awaited, of_class=True)
+    async def _agated(
+        self, view: View, of_class: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """What a view gives, awaited where that is wanted, or the answer instead."""
+        request, rest = _split(args)
+        is_for_class = _is_for_class(request, args, of_class)
+        if is_for_class or await self.aopens(flags_of(request)):
+            response = view(*args, **kwargs)
+            if inspect.isawaitable(response):
+                response = await response
+        else:
+            response = await self.arefuse(request, *rest, **kwargs)
+        return response if is_for_class else vary(request, response)
 
     def _instead(self) -> View | None:
         view = self._fallback
@@ -154,6 +168,20 @@ class Gate:
 
 def _awaitable(view: View) -> View:
     return view if is_async(view) else sync_to_async(view)
+
+
+def _bound_to(view: View) -> Any:
+    """The view whose method this is; Django's `method_decorator` hides it in a partial."""
+    method = view.func if isinstance(view, functools.partial) else view
+    owner = getattr(method, "__self__", None)
+    return owner if hasattr(owner, "http_method_names") else None
+
+
+def _is_awaited(owner: Any, name: str) -> bool:
+    """Whether Django awaits what this method gives, though it is a plain one."""
+    return bool(getattr(owner, "view_is_async", False)) and (
+        name == "dispatch" or name in owner.http_method_names
+    )
 
 
 def _is_for_class(request: Any, args: tuple[Any, ...], of_class: bool) -> bool:

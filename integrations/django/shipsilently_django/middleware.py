@@ -36,7 +36,7 @@ class FlagsMiddleware:
         # What is done here costs every request: no calls but those that have to be.
         before = get_request()
         flags = getattr(request, "flags", None)
-        if flags is None or not isinstance(flags, RequestFlags):
+        if not isinstance(flags, RequestFlags) or flags._request is not request:
             flags = request.flags = RequestFlags(request)  # type: ignore[attr-defined]  # our job
         set_request(request)
         try:
@@ -50,7 +50,7 @@ class FlagsMiddleware:
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         before = get_request()
         flags = getattr(request, "flags", None)
-        if flags is None or not isinstance(flags, RequestFlags):
+        if not isinstance(flags, RequestFlags) or flags._request is not request:
             flags = request.flags = RequestFlags(request)  # type: ignore[attr-defined]  # our job
         set_request(request)
         try:

@@ -49,20 +49,19 @@ class RequiresFlagMixin(_Base):
             value=self.required_flag_value,
             status=self.flag_status,
             redirect_to=self.flag_redirect_to,
-            # From the class: a plain function is not to become a method of this view.
-            fallback=vars_of(type(self), "flag_fallback"),
+            fallback=self._flag_fallback(),
         )
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Handle the request, where the flags are so."""
-        is_async = bool(getattr(type(self), "view_is_async", False))
-        wrapped = self.get_flag_gate().wrap_dispatch(super().dispatch, is_async=is_async)
-        return wrapped(request, *args, **kwargs)
+        gated = self.get_flag_gate().wrap(super().dispatch, of_class=True)
+        return gated(request, *args, **kwargs)
 
-
-def vars_of(cls: type, name: str) -> Any:
-    """A class's attribute as it was written, inherited ones included."""
-    return next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
+    def _flag_fallback(self) -> Any:
+        """As it was written: a plain function is not to become a method of this view."""
+        # What `as_view` was given is the view's own.
+        places = (vars(self), *map(vars, type(self).__mro__))
+        return next(place["flag_fallback"] for place in places if "flag_fallback" in place)
 
 
 def flag_switch(

@@ -10,7 +10,7 @@ from django.utils.cache import patch_vary_headers
 
 from .options import Options
 
-__all__ = ["aid_of_visitor", "id_of_visitor", "keep_visitor"]
+__all__ = ["aid_of_visitor", "id_of_visitor", "keep_visitor", "visitor_of"]
 
 COOKIE = "shipsilently_visitor"
 _SESSION_KEY = "_shipsilently_visitor"
@@ -47,9 +47,18 @@ async def aid_of_visitor(request: HttpRequest, options: Options) -> str | None:
     return known
 
 
+def visitor_of(request: HttpRequest) -> tuple[str, bool] | None:
+    """The id that the visitor's cookie holds or is to hold, and whether it is new.
+
+    ``None`` where the cookie was not looked at.
+    """
+    kept: tuple[str, bool] | None = getattr(request, _ATTRIBUTE, None)
+    return kept
+
+
 def keep_visitor(request: HttpRequest, response: HttpResponseBase) -> None:
     """Give the visitor the cookie, where an id was needed."""
-    kept: tuple[str, bool] | None = getattr(request, _ATTRIBUTE, None)
+    kept = visitor_of(request)
     if kept is None:
         return
     visitor, is_new = kept
@@ -67,7 +76,7 @@ def keep_visitor(request: HttpRequest, response: HttpResponseBase) -> None:
 
 
 def _cookie_id(request: HttpRequest) -> str:
-    kept: tuple[str, bool] | None = getattr(request, _ATTRIBUTE, None)
+    kept = visitor_of(request)
     if kept is None:
         known = request.get_signed_cookie(COOKIE, None, salt=_SALT, max_age=_ONE_YEAR)
         kept = (_new_id(), True) if known is None else (known, False)

@@ -1,0 +1,274 @@
+"""Django's cache of pages: no page with one user's flags is kept for another.
+
+`cache_page` keeps what a view hands back. `SessionMiddleware` and `FlagsMiddleware`, which add
+``Vary: Cookie``, come later: the copy has none, and would be served to everybody. So a response
+that passes a gate gets the header there, and where flags are read by the view itself, a page that
+would be kept without it is not kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.middleware.cache import UpdateCacheMiddleware
+from django.utils.cache import patch_vary_headers
+from django.utils.functional import LazyObject, empty
+from django.utils.module_loading import import_string
+from msgspec import Struct
+
+from shipsilently_core import Context
+
+from .setup import get_setup
+from .users import is_of_session
+from .visitors import visitor_of
+
+__all__ = ["settle", "vary"]
+
+#: On a request: whether Django's cache is going to keep the page. Missing before it was asked.
+_MARK = "_cache_update_cache"
+_VARY = "django.views.decorators.vary"
+_DECORATED = "django.utils.decorators"
+#: The modules of this package that hold what is called where a gate stands.
+_GATES = frozenset(f"{__package__}.{name}" for name in ("decorators", "gates", "views"))
+_KEPT_OUT = (
+    "the page of %s was kept out of Django's cache, since flags of one user were read for it; "
+    "write `vary_on_cookie` directly below `cache_page` (or `vary_on_headers`, where a header "
+    "tells the user), or cache the whole site with UpdateCacheMiddleware in the first place"
+)
+_UNREACHED = (
+    "what a method of %s answers is kept by Django's cache for everybody; if it reads flags, write "
+    "`vary_on_cookie` or `vary_on_headers` directly below `cache_page`"
+)
+#: More than this around a view is a circle.
+_MOST_DECORATORS = 100
+
+
+class Surroundings(Struct, frozen=True):
+    """What stands around a view, as far as that can be seen.
+
+    Attributes:
+        cached: `cache_page`, or another decorator made from the cache's middleware.
+        varied: Below it, the headers that decorators of `django.views.decorators.vary` name.
+        gated: Below it, a gate.
+        out_of_reach: Whether there is a cache without either around a method of Django REST
+            framework's classes. It marks a request of the framework's, which flags do not know.
+    """
+
+    cached: bool = False
+    varied: frozenset[str] = frozenset()
+    gated: bool = False
+    out_of_reach: bool = False
+
+
+def vary(request: Any, response: Any) -> Any:
+    """The response of a gated view, told apart by the cookie that was looked at for its gate."""
+    if isinstance(response, HttpResponseBase) and _has_looked_at_cookie(request):
+        patch_vary_headers(response, ["Cookie"])
+    return response
+
+
+def settle(request: HttpRequest, context: Context) -> bool:
+    """Keep the page out of Django's cache, where others would be served these flags from it.
+
+    Args:
+        request: The one whose flags are read.
+        context: Whom they are for.
+
+    Returns:
+        Whether this holds for the rest of the request. ``False`` while a cache may still be on the
+        way to the view; then the next read asks again.
+    """
+    known = request.__dict__
+    is_kept = known.get(_MARK)
+    match = known.get("resolver_match")
+    if match is None and is_kept is None:
+        return False
+    around = _surroundings(match.func if match is not None else None)
+    if around.out_of_reach and _is_personal(request, context):
+        _warn(request, _UNREACHED)
+    if is_kept is None:
+        return not around.cached
+    if is_kept and _is_personal(request, context) and not _is_told_apart(request, around):
+        known[_MARK] = False
+    # Where the whole site is cached, the mark may be its, and `cache_page` yet to come.
+    return not around.cached or not _places(tuple(settings.MIDDLEWARE), UpdateCacheMiddleware)
+
+
+def _is_told_apart(request: HttpRequest, around: Surroundings) -> bool:
+    """Whether what the cache keeps is served to this user alone; says what to do if not."""
+    if _gets_cookie(request):
+        # Whoever comes without one, as this visitor did, would be served this visitor's page. The
+        # next page is kept by the cookie.
+        return False
+    if not _is_told_by_cookie(request):
+        # What tells the user is known to the site alone.
+        is_told_apart = bool(around.varied)
+    elif around.gated or not around.varied.isdisjoint(("cookie", "*")):
+        is_told_apart = True
+    else:
+        is_told_apart = not around.cached and _is_cached_outside(tuple(settings.MIDDLEWARE))
+    if is_told_apart:
+        return True
+    _warn(request, _KEPT_OUT)
+    return False
+
+
+def _warn(request: HttpRequest, message: str) -> None:
+    """Once for each view."""
+    view = getattr(request.__dict__.get("resolver_match"), "func", None)
+    name = getattr(_class_of(view) or view, "__qualname__", "a view")
+    get_setup().client.evaluator.notices.once(f"django cached page {name}", message, name)
+
+
+def _is_personal(request: HttpRequest, context: Context) -> bool:
+    """Whether somebody was looked at to evaluate the flags, even if that was nobody known."""
+    user = request.__dict__.get("user")
+    if user is not None:
+        if get_setup().options.context is None:
+            return True
+        # A hook has looked at the user, or may have.
+        if not isinstance(user, LazyObject) or user._wrapped is not empty:
+            return True
+    return _has_looked_at_cookie(request) or b'"userId":' in context.body
+
+
+def _has_looked_at_cookie(request: Any) -> bool:
+    session = getattr(request, "session", None)
+    return bool(getattr(session, "accessed", False)) or visitor_of(request) is not None
+
+
+def _is_told_by_cookie(request: HttpRequest) -> bool:
+    """Whether cookies tell whom the flags are for: no user was put here by the site itself."""
+    user = request.__dict__.get("user")
+    return _has_looked_at_cookie(request) and (
+        user is None or (isinstance(user, LazyObject) and is_of_session(user))
+    )
+
+
+def _gets_cookie(request: HttpRequest) -> bool:
+    """Whether the response will set a cookie by which the user is known from now on."""
+    if get_setup().options.anonymous_id == "session":
+        return bool(getattr(getattr(request, "session", None), "modified", False))
+    visitor = visitor_of(request)
+    return visitor is not None and visitor[1]
+
+
+def _is_cached_outside(middleware: tuple[str, ...]) -> bool:
+    """Whether the cache of the whole site keeps pages when all that adds to ``Vary`` has done so.
+
+    The earlier in ``MIDDLEWARE``, the later a middleware gets to see a response.
+    """
+    from django.contrib.sessions.middleware import SessionMiddleware
+
+    from .middleware import FlagsMiddleware
+
+    caches = _places(middleware, UpdateCacheMiddleware)
+    later = _places(middleware, SessionMiddleware) + _places(middleware, FlagsMiddleware)
+    return bool(caches) and max(caches) < min(later, default=len(middleware))
+
+
+@functools.lru_cache(maxsize=16)
+def _places(middleware: tuple[str, ...], kind: type) -> tuple[int, ...]:
+    """Where there is a middleware of this kind."""
+    return tuple(
+        place for place, name in enumerate(middleware) if _is_subclass(import_string(name), kind)
+    )
+
+
+def _is_subclass(found: object, kind: type) -> bool:
+    return isinstance(found, type) and issubclass(found, kind)
+
+
+def _surroundings(view: Any) -> Surroundings:
+    try:
+        return _surroundings_kept(view)
+    except Exception:
+        # It has no hash, or does not let itself be looked at.
+        return Surroundings()
+
+
+def _find_surroundings(view: Any) -> Surroundings:
+    cls, method = _class_of(view), "get"
+    kinds = list(_kinds_of_chain(view))
+    for base in getattr(cls, "__mro__", ()):
+        kinds += _kinds_of_chain(vars(base).get("dispatch"))
+    if not hasattr(view, "cls"):
+        return _read(kinds + list(_kinds_of_chain(getattr(cls, method, None))))
+    method = (getattr(view, "actions", None) or {}).get(method, method)
+    inner = _read(list(_kinds_of_chain(getattr(cls, method, None))))
+    around = _read(kinds)
+    return Surroundings(
+        around.cached,
+        around.varied,
+        around.gated,
+        out_of_reach=inner.cached and not inner.varied and not inner.gated,
+    )
+
+
+def _class_of(view: Any) -> Any:
+    """The class that a view was made from, by Django or by Django REST framework."""
+    return getattr(view, "view_class", None) or getattr(view, "cls", None)
+
+
+def _read(kinds: list[str]) -> Surroundings:
+    """What stands around a view, from the outside in."""
+    last = max((place for place, kind in enumerate(kinds) if kind == "cache"), default=-1)
+    below = kinds[last + 1 :]
+    varied = frozenset(kind.removeprefix(_VARY) for kind in below if kind.startswith(_VARY))
+    return Surroundings(cached=last >= 0, varied=varied, gated="gate" in below)
+
+
+#: A site has so many views at most; each is looked at once.
+_surroundings_kept = functools.lru_cache(maxsize=4096)(_find_surroundings)
+
+
+def _kinds_of_chain(function: Any) -> Iterator[str]:
+    """What stands around a function and matters here, from the outside in."""
+    for _ in range(_MOST_DECORATORS):
+        if function is None:
+            return
+        yield from _kinds_of(function)
+        function = getattr(function, "__wrapped__", None)
+
+
+def _kinds_of(function: Any) -> Iterator[str]:
+    """What a decorator is, or what its wrapper does."""
+    module = getattr(function, "__globals__", {}).get("__name__")
+    if module == _VARY:
+        for headers in _held(function):
+            if isinstance(headers, tuple):
+                yield from (f"{_VARY}{str(name).lower()}" for name in headers)
+    elif module in _GATES:
+        yield "gate"
+    elif module == _DECORATED:
+        held = list(_held(function))
+        if any(_is_cache(one) for one in held):
+            yield "cache"
+        # The wrapper that `method_decorator` makes holds a list of decorators, the last outermost.
+        for several in held:
+            if isinstance(several, (list, tuple)):
+                for decorator in reversed(several):
+                    yield from _kinds_of(decorator)
+
+
+def _held(function: Callable[..., Any], depth: int = 2) -> Iterator[Any]:
+    """What a function's closure holds, and what the functions in it hold."""
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            # It is empty still.
+            continue
+        yield content
+        # Not a view, which is looked at by itself.
+        if depth > 1 and getattr(content, "__module__", None) == _DECORATED:
+            yield from _held(content, depth - 1)
+
+
+def _is_cache(one: Any) -> bool:
+    return isinstance(one, UpdateCacheMiddleware) or _is_subclass(one, UpdateCacheMiddleware)
