@@ -7,19 +7,27 @@ nothing there can get in its way.
 
 Nothing is decided while a template is compiled: a test that did not ask for the context
 would be evaluated there once, and its result kept in the bytecode.
+
+Jinja renders what is included or imported without context once, and keeps the body and the
+variables of such a part for everybody. A part that has asked for a flag is not kept: it would
+show one person's to the others (`AnewTemplate`).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from jinja2 import Environment, TemplateRuntimeError, nodes
+from jinja2 import Environment, Template, TemplateRuntimeError, nodes
+from jinja2.environment import TemplateModule
 from jinja2.ext import Extension
 from jinja2.parser import Parser
+from jinja2.runtime import Context
 
-__all__ = ["BranchTag", "FlagTag", "all_hold", "asked"]
+__all__ = ["AnewTemplate", "BranchTag", "FlagTag", "Part", "all_hold", "asked", "part"]
 
 #: The tests behind the tag: whether one flag is on, and whether several have a value.
 _ON, _HOLD = "flag is on", "flags hold"
@@ -34,6 +42,14 @@ class BranchTag(Extension):
     """``{% flag … %}…{% elflag … %}…{% else %}…{% endflag %}``, whatever the tag asks for."""
 
     tags = {"flag"}  # noqa: RUF012  # so it is declared in Jinja
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        base = environment.template_class
+        if issubclass(AnewTemplate, base):
+            environment.template_class = AnewTemplate
+        elif not issubclass(base, AnewTemplate):
+            environment.template_class = type(base.__name__, (AnewTemplate, base), {})
 
     def parse(self, parser: Parser) -> nodes.Node:
         """Make an `If` of the tag, whose tests ask the flags when the template is rendered."""
@@ -105,6 +121,63 @@ class FlagTag(BranchTag):
             question = asked(_ON, nodes.Const(only.removeprefix("!"), lineno=lineno))
             return nodes.Not(question, lineno=lineno) if only.startswith("!") else question
         return asked(_HOLD, nodes.List(keys, lineno=lineno), value)
+
+
+class Part:
+    """What is included or imported without context, while it is rendered.
+
+    Attributes:
+        asked: Whether it has asked for a flag. Whoever reads one in a template that may be such
+            a part says so: ``part.get()`` is it.
+    """
+
+    __slots__ = ("asked",)
+
+    def __init__(self) -> None:
+        self.asked = False
+
+
+part: ContextVar[Part | None] = ContextVar("shipsilently_part", default=None)
+
+
+class AnewTemplate(Template):
+    """A template that is rendered anew for everybody where it is a part that asks for a flag."""
+
+    def _get_default_module(self, ctx: Context | None = None) -> TemplateModule:
+        if self.environment.is_async or self._is_settled(ctx):
+            return super()._get_default_module(ctx)
+        with _rendered() as rendered:
+            module = self.make_module()
+        if not rendered.asked:
+            self._module = module
+        return module
+
+    async def _get_default_module_async(self, ctx: Context | None = None) -> TemplateModule:
+        if self._is_settled(ctx):
+            return await super()._get_default_module_async(ctx)
+        with _rendered() as rendered:
+            module = await self.make_module_async()
+        if not rendered.asked:
+            self._module = module
+        return module
+
+    def _is_settled(self, ctx: Context | None) -> bool:
+        """Whether Jinja has kept this part, or keeps none of it anyway."""
+        return self._module is not None or bool(ctx and ctx.globals_keys - self.globals.keys())
+
+
+@contextmanager
+def _rendered() -> Iterator[Part]:
+    """While a part is rendered."""
+    around, this = part.get(), Part()
+    token = part.set(this)
+    try:
+        yield this
+    finally:
+        part.reset(token)
+        if around is not None and this.asked:
+            # It is in the body of that one.
+            around.asked = True
 
 
 def all_hold(keys: Iterable[Any], holds: Callable[[str], bool]) -> bool:

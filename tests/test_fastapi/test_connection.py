@@ -186,7 +186,7 @@ def test_a_context_of_a_wrong_kind_is_told_of(make: Make, caplog: pytest.LogCapt
 
     with serving(app) as client:
         assert client.get("/").json() == "nobody"
-    assert any("context attribute" in line for line in caplog.messages)
+    assert any("a str cannot be read as a mapping" in line for line in caplog.messages)
 
 
 def test_a_socket_can_be_refreshed(

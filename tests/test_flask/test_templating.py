@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask, render_template, render_template_string
+from flask import Flask, render_template, render_template_string, request
 from jinja2 import DictLoader, FileSystemBytecodeCache, TemplateRuntimeError, TemplateSyntaxError
 from jinja2.environment import Environment
 from shipsilently_flask import ShipSilently
@@ -175,6 +175,41 @@ def test_flags_work_everywhere_in_a_template(place: str, asynchronous: bool) -> 
     )
     with app.test_request_context():
         assert render_template("page") == SHOWN
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        '{% include "part" without context %}',
+        '{% include "around" without context %}',
+        '{% from "variable" import shown %}{{ shown }}',
+        '{% import "macros" as m %}{{ m.show() }}',
+    ],
+)
+@pytest.mark.parametrize("asked", ['flag("who")', 'flags.get("who")', '"who"|flag'])
+def test_no_part_of_a_template_is_kept_for_somebody_else(
+    page: str, asked: str, asynchronous: bool
+) -> None:
+    """What Jinja renders once and keeps, without context, is rendered anew where it asks."""
+    part = "{{ " + asked + " }}"
+    templates = {
+        "page": page,
+        "part": part,
+        "around": '<{% include "part" without context %}>',
+        "variable": "{% set shown = " + asked + " %}",
+        "macros": "{% macro show() %}" + part + "{% endmacro %}",
+    }
+    app = bare_app()
+    app.jinja_options = {"enable_async": asynchronous, "loader": DictLoader(templates)}
+    ShipSilently(
+        app,
+        client=client_of(ScriptedService(lambda context: {"who": context.get("userId")})),
+        context_loader=lambda: {"userId": request.args["user"]},
+    )
+    for user in ("ada", "bob"):
+        with app.test_request_context(f"/?user={user}"):
+            assert render_template("page").strip("<>") == user
 
 
 async def test_an_async_environment_renders_in_a_loop() -> None:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
 from typing import Any
 
-from jinja2 import Template, pass_context
+from jinja2 import pass_context
 from jinja2.runtime import Context as TemplateContext
 from starlette.requests import HTTPConnection, Request
 from starlette.templating import Jinja2Templates
 
 from shipsilently_core._view import UNSET
 from shipsilently_core.contrib.jinja import FlagTag as CoreFlagTag
-from shipsilently_core.contrib.jinja import all_hold
+from shipsilently_core.contrib.jinja import all_hold, part
 
 from .connection import RequestFlags
 from .gates import holds
 from .lookup import current, defaults_only, get_flags
 
 __all__ = ["add_flags"]
-
-#: What Jinja renders the whole of a page with, and what of it is kept.
-_RENDERING = {
-    *(Template.render.__code__, Template.render_async.__code__),
-    *(Template.generate.__code__, Template.generate_async.__code__),
-}
-_KEEPING = {Template.make_module.__code__, Template.make_module_async.__code__}
 
 
 def add_flags(templates: Jinja2Templates) -> None:
@@ -42,9 +33,8 @@ def add_flags(templates: Jinja2Templates) -> None:
 
     Args:
         templates: The app's. Its templates have the request as ``request``, as always.
-            A macro that was imported without context finds the flags by `FlagsMiddleware`;
-            without that, it has defaults, and the log says so. So has whatever else is
-            imported or included without context, since Jinja renders that once for all.
+            What is imported or included without context finds the flags by
+            `FlagsMiddleware`; without that, it has defaults, and the log says so.
     """
     templates.env.add_extension(FlagTag)
     templates.env.globals["flag"] = _flag
@@ -61,22 +51,10 @@ def _flags(context: TemplateContext) -> RequestFlags:
     for request in (context.resolve_or_missing("request"), context.parent.get("request")):
         if isinstance(request, HTTPConnection):
             return get_flags(request)
-    flags = None if _is_kept() else current.get()
-    return flags or _defaults()
-
-
-def _is_kept() -> bool:
-    """Whether Jinja keeps what is rendered now, to show it to whoever comes later.
-
-    It does with all of a template that is included or imported without context. A macro in
-    there is called each time.
-    """
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code not in _RENDERING:
-        if frame.f_code in _KEEPING:
-            return True
-        frame = frame.f_back
-    return False
+    rendered = part.get()
+    if rendered is not None:
+        rendered.asked = True
+    return current.get() or _defaults()
 
 
 def _defaults() -> RequestFlags:
@@ -85,7 +63,7 @@ def _defaults() -> RequestFlags:
     shipsilently.client.evaluator.notices.warn(
         "template without a request",
         "a template without the request has asked for a flag, and defaults were served: render "
-        "with TemplateResponse, import or include `with context`, or, for macros, call "
+        "with TemplateResponse, import or include `with context`, or call "
         "shipsilently.install(app), whose middleware finds the request",
     )
     flags = shipsilently.flags(HTTPConnection({"type": "http", "headers": []}))

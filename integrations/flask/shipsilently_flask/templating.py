@@ -12,13 +12,14 @@ from jinja2 import Environment, TemplateRuntimeError, pass_context
 from jinja2.runtime import Context as TemplateContext
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
+from werkzeug.local import LocalProxy
 
+from shipsilently_core import Flags
 from shipsilently_core._view import UNSET
-from shipsilently_core.contrib.jinja import FlagTag, all_hold
+from shipsilently_core.contrib.jinja import FlagTag, all_hold, part
 
 from .conditions import holds
 from .current import current_flags
-from .proxy import flags
 from .state import state_of
 
 __all__ = ["FlagExtension", "install"]
@@ -37,13 +38,31 @@ def install(app: Flask) -> None:
     app.jinja_options = options
 
 
+def _shown() -> Flags:
+    """The flags that a template shows."""
+    rendered = part.get()
+    if rendered is not None:
+        rendered.asked = True
+    return current_flags()
+
+
 def flag(key: str, default: Any = UNSET) -> Any:
     """The flag's value: ``{% if flag("x") %}``, ``{{ flag("banner", default="blue") }}``.
 
     Without a default, the one declared in the configuration, else ``None``, which
     counts as off.
     """
-    return current_flags().get(key, default)
+    return _shown().get(key, default)
+
+
+class _TemplateFlags(LocalProxy[Flags]):
+    """`flags` in a template."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        # Where the proxy looks it up takes several times as long.
+        return getattr(_shown(), name)
 
 
 def flags_json(*only: str) -> Markup:
@@ -61,7 +80,7 @@ def flags_json(*only: str) -> Markup:
             raise TemplateRuntimeError(
                 f"flags_json: {key!r} is not in SHIPSILENTLY_CLIENT_FLAGS, so no browser may see it"
             )
-    shown = current_flags()
+    shown = _shown()
     return htmlsafe_json_dumps({key: shown.get(key) for key in only or listed if key in shown})
 
 
@@ -74,17 +93,17 @@ def flag_filter(context: TemplateContext, key: str, default: Any = UNSET) -> Any
 @pass_context
 def active_flag(context: TemplateContext, key: str, value: Any = True) -> bool:
     """``{% if "x" is active_flag %}``, ``{% if "banner" is active_flag("blue") %}``."""
-    return holds(current_flags(), key, value)
+    return holds(_shown(), key, value)
 
 
 @pass_context
 def _is_on(context: TemplateContext, key: str) -> bool:
-    return current_flags().is_enabled(key)
+    return _shown().is_enabled(key)
 
 
 @pass_context
 def _hold(context: TemplateContext, keys: list[Any], value: Any) -> bool:
-    shown = current_flags()
+    shown = _shown()
     return all_hold(keys, lambda key: holds(shown, key, value))
 
 
@@ -102,7 +121,7 @@ class FlagExtension(FlagTag):
         super().__init__(environment)
         # What the app itself has put there under these names stays.
         environment.globals.setdefault("flag", flag)
-        environment.globals.setdefault("flags", flags)
+        environment.globals.setdefault("flags", _TemplateFlags(_shown))
         environment.globals.setdefault("flags_json", flags_json)
         environment.tests.setdefault("active_flag", active_flag)
         environment.filters.setdefault("flag", flag_filter)
