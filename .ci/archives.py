@@ -97,8 +97,8 @@ def check_metadata(wheel: Path) -> None:
         sys.exit(f"{wheel.name} holds another licence")
     if said.get_payload().strip() != (ROOT / "README.md").read_text(encoding="utf-8").strip():
         sys.exit(f"{wheel.name} is described by another text than README.md")
-    own = project["scripts"] | project["entry-points"]["pytest11"]
-    missing = [target for target in own.values() if target not in scripts]
+    own = [project["scripts"], *project["entry-points"].values()]
+    missing = [target for group in own for target in group.values() if target not in scripts]
     if missing:
         sys.exit(f"{wheel.name} lacks the entry points {', '.join(missing)}")
 

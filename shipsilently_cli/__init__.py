@@ -5,6 +5,7 @@
 - `doctor`, `evaluate`, `watch`: what the service says, and whether it can be heard (`checkup`
   holds the checks, for the commands of the frameworks too)
 - `snapshot`: results to ship with an app
+- `_asking`, `_apps`, `_context`, `_failures`: what the commands that ask share
 - `init`: a flags file to start from
 - `schema`: the JSON Schema of the flags file
 """

@@ -6,13 +6,16 @@ import importlib
 import json
 import logging
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 import click
 
-from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyClient
+from shipsilently_core import Config, ConfigurationError, ShipSilentlyClient
+
+from ._apps import client_in, place_of, without_client
+from ._context import MistypedError, attributes_of
 
 __all__ = ["app_option", "client_of", "context_option", "json_value", "load_app", "quiet_log"]
 
@@ -27,26 +30,25 @@ def json_value(ctx: click.Context, param: click.Parameter, given: str | None) ->
         # The text itself is not shown again: it may be about a person.
         where = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
         raise click.BadParameter(
-            f'is not JSON{where}; quote it for the shell, like \'{{"plan": "pro"}}\''
+            f"is not JSON{where}; quote it for the shell, a string like '\"blue\"'"
         ) from None
 
 
-def _context(ctx: click.Context, param: click.Parameter, given: str | None) -> Any:
-    value = json_value(ctx, param, given)
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise click.BadParameter('must be a JSON object, like \'{"plan": "pro"}\'')
-    dropped = Context(value).dropped
-    if dropped:
-        raise click.BadParameter(
-            f"the attribute {dropped[0]!r} must be a string, a number, true or false"
-        )
-    return value
+def _context(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> Any:
+    try:
+        return attributes_of(given) if given else None
+    except MistypedError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 context_option = click.option(
-    "--context", metavar="JSON", callback=_context, help="Whom for: an object of attributes."
+    "--context",
+    "--attr",
+    "context",
+    metavar="JSON|NAME=VALUE",
+    multiple=True,
+    callback=_context,
+    help="Whom for: an object of attributes, or one of them. May be repeated.",
 )
 
 app_option = click.option(
@@ -67,12 +69,10 @@ def client_of(app: str | None) -> ShipSilentlyClient:
     Raises:
         click.ClickException: There is none.
     """
-    if app is not None:
-        return load_app(app)[0]
     try:
-        return ShipSilentlyClient(Config.from_env())
+        return ShipSilentlyClient(Config.from_env()) if app is None else load_app(app)[0]
     except ConfigurationError as error:
-        fail(str(error))
+        fail(str(error) if app is None else f"--app: {error}")
 
 
 def load_app(name: str) -> tuple[ShipSilentlyClient, tuple[Path, ...]]:
@@ -80,51 +80,42 @@ def load_app(name: str) -> tuple[ShipSilentlyClient, tuple[Path, ...]]:
 
     Raises:
         click.ClickException: There is no such thing, or it has no client.
+        ConfigurationError: Its settings are wrong.
     """
     module_name, colon, attribute = name.partition(":")
     if not module_name or not colon or not attribute:
         fail("--app: write MODULE:NAME, like main:app")
     sys.path.insert(0, str(Path.cwd()))
+    module = _imported(module_name)
+    found: Any = module
     try:
-        module = importlib.import_module(module_name)
-        found: Any = module
         for part in attribute.split("."):
             found = getattr(found, part)
-    except ConfigurationError as error:
-        fail(f"--app: importing {module_name}: {error}")
-    except ModuleNotFoundError as error:
-        fail(f"--app: there is no module {error.name}")
     except AttributeError:
         fail(f"--app: {module_name} has no {attribute}")
-    except Exception as error:
-        fail(f"--app: importing {module_name} raised {type(error).__name__}")
-    client = _client_in(found)
+    client = client_in(found)
     if client is None:
-        fail(
-            f"--app: {name} has no ShipSilently: give the app its lifespan or call "
-            "install(app), or name the ShipSilently itself"
-        )
+        fail(f"--app: {name} {without_client(found, module_name)}")
     file = getattr(module, "__file__", None)
     return client, () if file is None else _sources_of(Path(file), module_name)
 
 
-def _client_in(found: Any) -> ShipSilentlyClient | None:
-    """The client of whatever an app keeps it in."""
-    places: list[Callable[[], Any]] = [
-        lambda: found,
-        lambda: found.client,
-        lambda: found.state.shipsilently.client,
-        lambda: found.router.lifespan_context.shipsilently.client,
-        lambda: found.extensions["shipsilently"].client,
-    ]
-    for place in places:
-        try:
-            client = place()
-        except (AttributeError, KeyError, TypeError):
-            continue
-        if isinstance(client, ShipSilentlyClient):
-            return client
-    return None
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ConfigurationError as error:
+        where = f"importing {name}: {error.setting}"
+        raise ConfigurationError(where, f"{error.problem} ({place_of(error)})") from None
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            fail(f"--app: there is no module {error.name}")
+        fail(f"--app: importing {name}: there is no module {error.name} ({place_of(error)})")
+    except (Exception, SystemExit) as error:
+        # What others put into their messages is not known; this line ends up in tickets.
+        fail(
+            f"--app: importing {name} raised {type(error).__name__} ({place_of(error)}); "
+            f"see all of it with  python -c 'import {name}'"
+        )
 
 
 def _sources_of(file: Path, module_name: str) -> tuple[Path, ...]:

@@ -18,7 +18,8 @@ from typing import Any
 from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyClient
 from shipsilently_core._shipped import shipped
 from shipsilently_core._view import IMPERSONAL
-from shipsilently_core.signals import evaluation_failed
+
+from ._failures import explained, failures_of
 
 __all__ = ["NoAnswerError", "Taken", "check", "take", "write"]
 
@@ -27,7 +28,7 @@ _FORMAT = 1
 
 
 class NoAnswerError(Exception):
-    """The service did not answer as it should; says how."""
+    """The service did not answer as it should; says what was wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +73,14 @@ def take(client: ShipSilentlyClient, context: Mapping[str, Any] | None = None) -
     Raises:
         NoAnswerError: The service did not answer; what is known from before is not taken.
     """
-    failures: list[str] = []
-
-    def note(sender: object, *, failure: str, **more: object) -> None:
-        failures.append(failure)
-
     given = client.config.baseline_context if context is None else context
-    with evaluation_failed.connected_to(note, sender=client):
+    with failures_of(client) as failures:
         try:
             results = client.evaluate_all(given)
         except EvaluationError as error:
-            raise NoAnswerError(str(error)) from None
+            raise NoAnswerError(explained(error)) from None
     if failures:
-        raise NoAnswerError(f"the service did not answer as it should: {failures[0]}")
+        raise NoAnswerError(failures[0])
     return Taken(
         {key: _row(found) for key, found in results.items() if found.reason in IMPERSONAL},
         tuple(sorted(key for key in results if results[key].reason not in IMPERSONAL)),

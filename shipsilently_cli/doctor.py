@@ -48,11 +48,11 @@ def doctor(app: str | None, sources: tuple[Path, ...], quick: bool, as_json: boo
 
 
 def _subject(app: str | None, sources: tuple[Path, ...]) -> Subject:
-    if app is not None:
+    try:
+        if app is None:
+            return Subject(config=Config.from_env(), sources=sources)
         client, own = load_app(app)
         return Subject(config=client.config, app=app, client=client, sources=sources or own)
-    try:
-        return Subject(config=Config.from_env(), sources=sources)
     except ConfigurationError as error:
         problem = failure(
             "configuration", str(error), "See the page Configuration of the manual for each name."

@@ -10,6 +10,7 @@ import click
 from shipsilently_core import EvaluationError, EvaluationResult
 
 from ._asking import app_option, client_of, context_option, fail, json_value, quiet_log
+from ._failures import explain, explained, failures_of
 
 __all__ = ["evaluate"]
 
@@ -37,12 +38,13 @@ def evaluate(
     client = client_of(app)
     given = () if default is None else (default,)
     try:
-        result = client.evaluate_detail(key, context, *given)
+        with failures_of(client) as failures:
+            result = client.evaluate_detail(key, context, *given)
     except EvaluationError as error:
-        fail(str(error))
+        fail(explained(error))
     finally:
         client.close()
-    click.echo(_document(result) if as_json else _line(result))
+    click.echo(_document(result) if as_json else _line(result, failures))
     if result.error is not None:
         raise SystemExit(1)
 
@@ -59,8 +61,10 @@ def _document(result: EvaluationResult) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2)
 
 
-def _line(result: EvaluationResult) -> str:
+def _line(result: EvaluationResult, failures: list[str]) -> str:
     why = str(result.reason) + ("" if result.rule_id is None else f" {result.rule_id}")
-    wrong = "" if result.error is None else f", because of {result.error}"
+    wrong = ""
+    if result.error is not None:
+        wrong = f": {failures[0] if failures else explain(result.error)}"
     value = json.dumps(result.value, ensure_ascii=False)
     return f"{value}  ({why}, from {result.source}{wrong})"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from shipsilently_core import Config
 
-from .findings import Finding, ok, warning
+from .findings import Finding, Level, ok, warning
 from .session import seconds
 from .subject import Subject
 
@@ -25,6 +25,7 @@ _SHORTEST = 16
 def check(subject: Subject) -> Iterator[Finding]:
     """What the client has been told."""
     yield from subject.problems
+    wrong = any(problem.level is Level.FAILURE for problem in subject.problems)
     config = subject.config
     if config is None:
         return
@@ -37,6 +38,12 @@ def check(subject: Subject) -> Iterator[Finding]:
             "configuration",
             f"{summary}; without TLS, so the key can be read on the way",
             "Write https:// in api_url.",
+        )
+    elif wrong:
+        yield warning(
+            "configuration",
+            f"used without what is wrong above: {summary}",
+            "Correct that first: what is said below may change with it.",
         )
     else:
         yield ok("configuration", summary)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-__all__ = ["Read", "reads_in"]
+__all__ = ["Read", "places_of", "reads_in"]
 
 _TEMPLATES = {".html", ".htm", ".txt", ".xml", ".jinja", ".jinja2", ".j2"}
 _NOT_OURS = {"node_modules", "site-packages", "venv", "env", "build", "dist", "tests", "test"}
@@ -53,17 +53,48 @@ class Read:
 def reads_in(sources: Iterable[Path]) -> list[Read]:
     """The places that read a flag by a key that is written out; tests are left out."""
     found: list[Read] = []
+    for name, text in _texts(sources, {".py", *_TEMPLATES}):
+        found += _in_python(text, name) if name.endswith(".py") else _in_template(text, name)
+    return found
+
+
+def places_of(sources: Iterable[Path], attribute: str) -> list[str]:
+    """Where Python code, tests left out, reads such an attribute of a request.
+
+    Args:
+        sources: Folders and files.
+        attribute: Its name, as in ``request.flags`` and ``self.request.flags``.
+    """
+    found = []
+    for name, text in _texts(sources, {".py"}):
+        found += [
+            f"{name}:{node.lineno}"
+            for node in ast.walk(_tree(text))
+            if isinstance(node, ast.Attribute)
+            and node.attr == attribute
+            and _name_of(node.value) == "request"
+        ]
+    return found
+
+
+def _texts(sources: Iterable[Path], endings: Container[str]) -> Iterator[tuple[str, str]]:
+    """The files of these kinds: each one's name and its text."""
     for root in sources:
         for path in islice(_files(root), _MOST_FILES):
             try:
-                if path.stat().st_size > _LARGEST:
+                if path.suffix not in endings or path.stat().st_size > _LARGEST:
                     continue
                 text = path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError):
                 continue
-            name = str(path.relative_to(root)) if path != root else path.name
-            found += _in_python(text, name) if path.suffix == ".py" else _in_template(text, name)
-    return found
+            yield (str(path.relative_to(root)) if path != root else path.name), text
+
+
+def _tree(text: str) -> ast.AST:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.Module(body=[], type_ignores=[])
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -85,11 +116,7 @@ def _is_test(name: str) -> bool:
 
 
 def _in_python(text: str, name: str) -> Iterator[Read]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    for node in ast.walk(tree):
+    for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Call):
             yield from _in_call(node, name)
 

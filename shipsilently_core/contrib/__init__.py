@@ -6,6 +6,7 @@ beside an error), `logs` (flags beside a log line, for `logging` and structlog),
 None of them hands on anything of a context: they see flags and counts.
 
 Most of them are receivers of `shipsilently_core.signals.flag_evaluated`; behind them is
-`_shared`. `jinja` is another thing: the tag that the integrations put into templates.
+`_shared`. `jinja` is another thing: the tag that the integrations put into templates; and so is
+`browser`: which flags may leave the server.
 Nothing of this is imported by the core itself.
 """

@@ -30,13 +30,16 @@ class Serving(StrEnum):
     DEFAULTS = "defaults"
 
 
-def health(client: ShipSilentlyClient, *, unavailable: int = UNAVAILABLE) -> tuple[int, bytes]:
+def health(
+    client: ShipSilentlyClient, *, unavailable: int = UNAVAILABLE, **more: object
+) -> tuple[int, bytes]:
     """The HTTP status and the JSON body of a health check.
 
     Args:
         client: Whose health.
         unavailable: The HTTP status where only defaults are left. A process that has not
             been asked for a flag yet is healthy: if it were not, it might never be asked.
+        more: Further fields of the body.
     """
     status = client.status()
     if status.contexts:
@@ -46,5 +49,5 @@ def health(client: ShipSilentlyClient, *, unavailable: int = UNAVAILABLE) -> tup
         serving = Serving.BOOTSTRAP if shipped else Serving.DEFAULTS
     else:
         serving = Serving.NOTHING_YET
-    body = {"serving": serving, **msgspec.to_builtins(status, str_keys=True)}
+    body = {"serving": serving, **msgspec.to_builtins(status, str_keys=True), **more}
     return unavailable if serving is Serving.DEFAULTS else 200, msgspec.json.encode(body)

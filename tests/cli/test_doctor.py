@@ -69,13 +69,15 @@ def test_rich_is_not_needed(service: LocalService) -> None:
 
 
 FASTAPI = """
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from shipsilently_fastapi import ShipSilently
 shipsilently = ShipSilently()
 app = FastAPI(lifespan=shipsilently.lifespan)
 installed = FastAPI()
 shipsilently.install(installed)
 bare = FastAPI()
+included = FastAPI(lifespan=shipsilently.lifespan)
+included.include_router(APIRouter())
 """
 
 FLASK = """
@@ -84,7 +86,19 @@ from shipsilently_flask import ShipSilently
 app = Flask(__name__)
 ShipSilently(app)
 app.get("/")(lambda: flags.get("banner"))
+bare = Flask("bare")
+create_app = lambda: app
+number = 7
 """
+
+BROKEN = {
+    "broken": "recognisable = {'sk_live_recognisable': 0}\n\n1 / recognisable.popitem()[1]",
+    "attribute": "import json; json.recognisable",
+    "syntax": "x = 1\nrecognisable = = 2",
+    "needs": "import made_for_doctor_nowhere",
+    "exit": "import sys\nsys.exit('recognisable')",
+    "django": "from django.core.handlers.wsgi import WSGIHandler as W\napp = W.__new__(W)",
+}
 
 
 @pytest.fixture
@@ -97,7 +111,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "made_for_doctor_flask.py").write_text(FLASK)
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates" / "page.html").write_text("{{ flag('checkout-v2') }}")
-    (tmp_path / "made_for_doctor_broken.py").write_text("1 / 0")
+    for name, text in BROKEN.items():
+        (tmp_path / f"made_for_doctor_{name}.py").write_text(text)
     (tmp_path / "made_for_doctor_wrong.py").write_text(
         "from shipsilently_core import Config\nConfig(api_key='sk_x', timeout=-1)"
     )
@@ -114,6 +129,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     [
         "made_for_doctor.fast:app",
         "made_for_doctor.fast:installed",
+        "made_for_doctor.fast:included",
         "made_for_doctor.fast:shipsilently",
         "made_for_doctor.fast:shipsilently.client",
         "made_for_doctor_flask:app",
@@ -138,19 +154,83 @@ def test_an_app_is_examined(service: LocalService, folder: Path, name: str) -> N
         ("made_for_doctor.fast", "write MODULE:NAME, like main:app"),
         ("made_for_doctor_nowhere:app", "there is no module made_for_doctor_nowhere"),
         ("made_for_doctor.fast:nothing", "made_for_doctor.fast has no nothing"),
-        ("made_for_doctor_broken:app", "importing made_for_doctor_broken raised ZeroDivisionError"),
-        ("made_for_doctor_wrong:app", "importing made_for_doctor_wrong: timeout: must be more"),
-        ("made_for_doctor.fast:bare", "made_for_doctor.fast:bare has no ShipSilently"),
+        (
+            "made_for_doctor_broken:app",
+            (
+                "importing made_for_doctor_broken raised ZeroDivisionError "
+                "(made_for_doctor_broken.py, line 3); see all of it with  "
+                "python -c 'import made_for_doctor_broken'"
+            ),
+        ),
+        (
+            "made_for_doctor_attribute:app",
+            (
+                "importing made_for_doctor_attribute raised AttributeError "
+                "(made_for_doctor_attribute.py, line 1)"
+            ),
+        ),
+        (
+            "made_for_doctor_syntax:app",
+            (
+                "importing made_for_doctor_syntax raised SyntaxError "
+                "(made_for_doctor_syntax.py, line 2)"
+            ),
+        ),
+        (
+            "made_for_doctor_needs:app",
+            (
+                "importing made_for_doctor_needs: there is no module made_for_doctor_nowhere "
+                "(made_for_doctor_needs.py, line 1)"
+            ),
+        ),
+        (
+            "made_for_doctor_exit:app",
+            "importing made_for_doctor_exit raised SystemExit (made_for_doctor_exit.py, line 2)",
+        ),
+        (
+            "made_for_doctor.fast:bare",
+            "made_for_doctor.fast:bare has no ShipSilently: give the app its lifespan",
+        ),
+        (
+            "made_for_doctor_flask:bare",
+            "made_for_doctor_flask:bare has no ShipSilently: call ShipSilently(app)",
+        ),
+        (
+            "made_for_doctor_flask:create_app",
+            (
+                "is a function, not an app: name what it returns, in a module that calls it; of "
+                "Flask's factories,  flask --app made_for_doctor_flask shipsilently doctor  calls"
+            ),
+        ),
+        ("made_for_doctor_flask:Flask", "is a class, not an app"),
+        (
+            "made_for_doctor_flask:number",
+            "is of the type int: name a FastAPI, Starlette or Flask app",
+        ),
+        ("made_for_doctor_django:app", "is Django's: run  python manage.py shipsilently doctor"),
     ],
 )
 def test_an_app_that_is_none_is_one_line(
     service: LocalService, folder: Path, name: str, message: str
 ) -> None:
-    """What is wrong with `--app` is one line."""
+    """What is wrong with `--app` is one line: what, where, and nothing of others' messages."""
     shown = run("--app", name)
     assert shown.exit_code == 2
     assert message in shown.output
+    assert "recognisable" not in shown.output
     assert len(shown.output.splitlines()) == 1
+
+
+def test_wrong_settings_of_an_app_are_the_cause(service: LocalService, folder: Path) -> None:
+    """An app whose settings are wrong is a failure of `configuration`, told with its place."""
+    shown = run("--json", "--app", "made_for_doctor_wrong:app")
+    assert shown.exit_code == 2
+    first = json.loads(shown.stdout)["checks"][0]
+    assert (first["check"], first["level"]) == ("configuration", "failure")
+    assert first["text"] == (
+        "importing made_for_doctor_wrong: timeout: must be more than 0 seconds "
+        "(made_for_doctor_wrong.py, line 2)"
+    )
 
 
 def test_a_folder_of_sources_is_read(service: LocalService, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """`shipsilently evaluate`."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -44,13 +45,13 @@ def test_a_default_is_not_passed_off_as_an_answer(service: LocalService) -> None
     shown = run("nothing", "--default", "3")
     assert (shown.exit_code, shown.output) == (
         1,
-        "3  (flag_not_found, from default, because of not_found)\n",
+        "3  (flag_not_found, from default: there is no flag 'nothing')\n",
     )
     service.stop()
     shown = run("banner", "--default", '"none"')
     assert (shown.exit_code, shown.output) == (
         1,
-        '"none"  (error_fallback, from default, because of network)\n',
+        '"none"  (error_fallback, from default: the service cannot be reached)\n',
     )
 
 
@@ -58,7 +59,7 @@ def test_a_wrong_key_is_told(service: LocalService, monkeypatch: pytest.MonkeyPa
     """A refused key is told as that, without the key."""
     monkeypatch.setenv("SHIPSILENTLY_API_KEY", "sk_live_recognisable")
     shown = run("banner")
-    assert (shown.exit_code, "because of auth" in shown.output) == (1, True)
+    assert (shown.exit_code, "the key is refused (HTTP 401)" in shown.output) == (1, True)
     assert "recognisable" not in shown.output
 
 
@@ -73,10 +74,43 @@ def test_without_a_key_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
-@pytest.mark.parametrize("option", ["--context", "--default"])
-def test_what_is_not_json_is_one_line(option: str) -> None:
-    """A mistake in JSON is told by its place."""
+@pytest.mark.parametrize(
+    ("option", "example"), [("--context", '{"plan": "pro"}'), ("--default", "like '\"blue\"'")]
+)
+def test_what_is_not_json_is_one_line(option: str, example: str) -> None:
+    """A mistake in JSON is told by its place, with an example of what belongs there."""
     shown = run("banner", option, '{"a": recognisable}')
     assert shown.exit_code == 2
     assert "is not JSON at character 7" in shown.output
+    assert example in shown.output
     assert "recognisable" not in shown.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--context", "plan=pro"),
+        ("--attr", "plan=pro"),
+        ("--context", '{"age": 7}', "--attr", 'plan="pro"'),
+    ],
+)
+def test_the_forms_of_the_frameworks_are_taken(
+    service: LocalService, words: tuple[str, ...]
+) -> None:
+    """What `manage.py` and `flask` take as a context is one here as well, in any mixture."""
+    assert run("checkout-v2", *words).output.startswith("true ")
+
+
+def test_a_refused_call_without_a_cache_is_one_line(
+    service: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that raises instead of serving what it knows ends with one line that says why."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "made_for_evaluate.py").write_text(
+        "from shipsilently_core import Config, ShipSilentlyClient\n"
+        "client = ShipSilentlyClient(Config(disable_cache=True))"
+    )
+    service.fault(status=503)
+    shown = run("banner", "--app", "made_for_evaluate:client")
+    assert (shown.exit_code, shown.output) == (2, "Error: the service failed (HTTP 503)\n")

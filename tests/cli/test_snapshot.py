@@ -136,9 +136,16 @@ def test_what_is_no_file_is_written_to(service: LocalService) -> None:
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
 
-@pytest.mark.parametrize("how", ["stopped", "refused", "failing"])
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("stopped", "the service cannot be reached"),
+        ("refused", "the key is refused (HTTP 401)"),
+        ("failing", "the service failed (HTTP 503)"),
+    ],
+)
 def test_without_an_answer_nothing_is_written(
-    how: str, service: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, reason: str, service: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old file stays, the reason is one line without the key, and the status is 2."""
     (tmp_path / "flags.json").write_text("old")
@@ -151,7 +158,7 @@ def test_without_an_answer_nothing_is_written(
     for words in ([], ["-o", "flags.json"]):
         shown = run(*words)
         assert (shown.exit_code, shown.stdout) == (2, "")
-        assert shown.stderr.startswith("Error: the service did not answer as it should: ")
+        assert shown.stderr == f"Error: {reason}\n"
         assert len(shown.stderr.splitlines()) == 1
         assert "recognisable" not in shown.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["flags.json"]

@@ -88,7 +88,7 @@ def test_it_ends_when_nobody_reads_on(service: LocalService) -> None:
     ("given", "message"),
     [
         ('{"plan":', "is not JSON at character 9"),
-        ("recognisable", "is not JSON at character 1"),
+        ("recognisable", "is not NAME=VALUE and no JSON object"),
         ('["recognisable"]', "must be a JSON object"),
         ('{"plan": ["recognisable"]}', "the attribute 'plan' must be a string, a number"),
     ],

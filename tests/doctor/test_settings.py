@@ -59,6 +59,20 @@ def test_wrong_settings_end_the_examination() -> None:
     assert {finding.level for finding in found[1:]} == {Level.SKIPPED}
 
 
+def test_settings_with_something_wrong_are_not_called_right() -> None:
+    """A failure is followed by what is used all the same, which is no "ok"."""
+    problem = failure("configuration", "TIMEOUT must be a number of seconds", "See there.")
+    config = Config(api_key=KEY, api_url="https://flags.example")
+    found = list(check(Subject(config=config, problems=(problem,))))
+    assert [(each.check, each.level) for each in found[:2]] == [
+        ("configuration", Level.FAILURE),
+        ("configuration", Level.WARNING),
+    ]
+    assert found[1].text == (
+        "used without what is wrong above: settings: https://flags.example, deadline 2 s, streaming"
+    )
+
+
 @pytest.mark.parametrize(
     ("host", "local"),
     [

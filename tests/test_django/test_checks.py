@@ -5,13 +5,20 @@ from typing import Any
 import pytest
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
+from django.http import HttpResponse
 from django.template import engines
+from django.urls import include, path
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.cache import never_cache
 from pytest_django import Settings
-from shipsilently_django import FlagsMiddleware
+from shipsilently_django import FlagsMiddleware, RequiresFlagMixin, flagged_path, requires_flag
 
 from shipsilently_core import ShipSilentlyClient
 from shipsilently_core.signals import connection_state_changed
 from shipsilently_core.testing import ScriptedService
+
+from .site import Urls
 
 AUTH = "django.contrib.auth.middleware.AuthenticationMiddleware"
 SESSION = "django.contrib.sessions.middleware.SessionMiddleware"
@@ -87,6 +94,129 @@ def test_the_middleware_has_its_place(
     settings.SHIPSILENTLY = RIGHT
     settings.MIDDLEWARE = middleware
     assert ids() == found
+
+
+class SessionsOfSomebodyElse:
+    """A middleware that keeps sessions in a way of its own."""
+
+
+@pytest.mark.parametrize(
+    ("place", "middleware", "found"),
+    [
+        ("session", [SESSION, AUTH, OURS], []),
+        ("session", [OURS], ["W005"]),
+        ("session", ["tests.test_django.test_checks.SessionsOfSomebodyElse", OURS], []),
+        ("cookie", [OURS], []),
+        ("cookie", [SESSION, AUTH], ["W001", "W005"]),
+        (None, [OURS], []),
+    ],
+)
+def test_visitors_without_a_place_for_their_id_are_found(
+    settings: Settings, place: str | None, middleware: list[str], found: list[str]
+) -> None:
+    """W005: ids are kept by the middleware of sessions, or by this package's own."""
+    settings.SHIPSILENTLY = {**RIGHT, "ANONYMOUS_ID": place}
+    settings.MIDDLEWARE = middleware
+    assert ids() == found
+
+
+@pytest.mark.parametrize(
+    ("attributes", "found"),
+    [
+        (["email", "name:get_full_name", "staff:is_staff"], []),
+        (["nope"], ["W006"]),
+        (["a:nope", "b:nope.deeper"], ["W006", "W006"]),
+        (["groups.whatever"], ["W006"]),
+        (["id:pk", "joined:date_joined.year", "manager:groups.name"], []),
+    ],
+)
+def test_attributes_that_users_do_not_have_are_found(
+    settings: Settings, attributes: list[str], found: list[str]
+) -> None:
+    """W006: a misspelt attribute would be left out of each context without a word."""
+    settings.SHIPSILENTLY = {**RIGHT, "ATTRIBUTES": attributes}
+    assert ids() == found
+    settings.SHIPSILENTLY = {**settings.SHIPSILENTLY, "CONTEXT": lambda request: {}}
+    assert ids() == []
+
+
+def page(request: object) -> HttpResponse:
+    """A view."""
+    return HttpResponse("page")
+
+
+class Page(RequiresFlagMixin, View):
+    """A class of views with the mixin."""
+
+    required_flag = "x"
+    flag_redirect_to = "lgoin"
+
+    def get(self, request: object) -> None:
+        """A page."""
+
+
+class Methods(View):
+    """A class of views one of whose methods is gated."""
+
+    @method_decorator(requires_flag("x", redirect_to="lgoin"))
+    def get(self, request: object) -> None:
+        """A page."""
+
+
+@requires_flag("x", redirect_to="lgoin")
+class Decorated(View):
+    """A class of views that is gated as a whole."""
+
+
+GATED = {
+    "function": path("", requires_flag("x", redirect_to="lgoin")(page)),
+    "under another decorator": path("", never_cache(requires_flag("x", redirect_to="lgoin")(page))),
+    "mixin": path("", Page.as_view()),
+    "mixin, told later": path("", Page.as_view(flag_redirect_to="nwohere")),
+    "method": path("", Methods.as_view()),
+    "class": path("", Decorated.as_view()),
+    "path": flagged_path("x", "", page, redirect_to="lgoin"),
+    "include": flagged_path("x", "", include([path("", page)]), redirect_to="lgoin"),
+    "included": path("a/", include([path("", requires_flag("x", redirect_to="lgoin")(page))])),
+}
+
+
+@pytest.mark.parametrize("pattern", GATED.values(), ids=GATED)
+def test_a_gate_that_leads_nowhere_is_found(settings: Settings, pattern: Any) -> None:
+    """W007: a misspelt URL's name would be an error once the flag is off."""
+    settings.SHIPSILENTLY = RIGHT
+    settings.ROOT_URLCONF = Urls(pattern)
+    assert ids() == ["W007"]
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ("login", []),
+        ("/nowhere/", []),
+        ("https://example.com/", []),
+        ("user", ["W007"]),
+        (None, []),
+    ],
+)
+def test_a_gate_that_leads_somewhere_is_right(
+    settings: Settings, target: str | None, found: list[str]
+) -> None:
+    """Names of URLs, paths and addresses; not a name whose URL needs arguments."""
+    settings.SHIPSILENTLY = RIGHT
+    settings.ROOT_URLCONF = Urls(
+        path("", requires_flag("x", redirect_to=target)(page)),
+        path("login/", page, name="login"),
+        path("<name>/", page, name="user"),
+    )
+    assert ids() == found
+
+
+def test_urls_that_cannot_be_loaded_are_djangos_to_tell(settings: Settings) -> None:
+    """This package's checks say nothing of them."""
+    settings.SHIPSILENTLY = RIGHT
+    settings.ROOT_URLCONF = "there.is.no.such.module"
+    assert ids() == []
 
 
 @pytest.mark.parametrize(

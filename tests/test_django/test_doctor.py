@@ -89,6 +89,7 @@ def test_wrong_settings_are_named(site: dict[str, Any]) -> None:
     assert code == 2
     assert text.startswith("failure  configuration")
     assert "TIMEOUT" in text.splitlines()[0]
+    assert "ok       configuration" not in text
 
 
 @pytest.mark.usefixtures("site")
@@ -99,6 +100,54 @@ def test_middleware_out_of_order_is_named(settings: Settings) -> None:
     assert found["level"] == "warning"
     assert "FlagsMiddleware is not in MIDDLEWARE" in found["text"]
     assert "(shipsilently.W001)" in found["advice"]
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize("read", ["request.flags.is_enabled('x')", "self.request.flags"])
+def test_a_view_that_needs_the_missing_middleware_is_a_failure(
+    settings: Settings, tmp_path: Path, read: str
+) -> None:
+    """Where code reads `request.flags`, the site without middleware does not work."""
+    settings.MIDDLEWARE = []
+    (tmp_path / "views.py").write_text(f"def view(self, request):\n    return {read}")
+    text, code = examine("--quick")
+    assert code == 2
+    assert text.splitlines()[-1] == (
+        "The cause: django: FlagsMiddleware is not in MIDDLEWARE, and views.py:2 reads "
+        "`request.flags`, which is an error there."
+    )
+
+
+@pytest.mark.usefixtures("site")
+def test_tags_alone_need_no_middleware(settings: Settings, tmp_path: Path) -> None:
+    """A site that uses tags and gates only works, with a warning, and is told so."""
+    settings.MIDDLEWARE = []
+    (tmp_path / "page.html").write_text('{% flag "x" %}{{ request.flags }}{% endflag %}')
+    (tmp_path / "views.py").write_text("page = requires_flag('x')(page)\nother.flags")
+    text, code = examine("--quick")
+    assert (code, text.splitlines()[-1]) == (1, "It works, with 1 warning.")
+
+
+@pytest.mark.parametrize(
+    ("told", "middleware", "says"),
+    [
+        ({"ANONYMOUS_ID": "session"}, ["shipsilently_django.FlagsMiddleware"], "ANONYMOUS_ID"),
+        ({"ATTRIBUTES": ["nope"]}, None, "ATTRIBUTES"),
+    ],
+)
+def test_what_contexts_would_lack_is_named(
+    site: dict[str, Any],
+    settings: Settings,
+    told: dict[str, Any],
+    middleware: list[str] | None,
+    says: str,
+) -> None:
+    """What the system checks say of visitors and of users' attributes is told as well."""
+    site.update(told)
+    if middleware is not None:
+        settings.MIDDLEWARE = middleware
+    found = checks()["django"]
+    assert (found["level"], says in found["text"]) == ("warning", True)
 
 
 @pytest.mark.usefixtures("site")

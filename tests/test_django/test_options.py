@@ -128,12 +128,27 @@ def test_an_unknown_setting_is_told_with_the_nearest(name: Any, hint: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("inner", "hint"),
+    [("BASE_DELY", "Did you mean 'BASE_DELAY'?"), ("zzz", "Known are BASE_DELAY, ENABLED, ")],
+)
+def test_an_unknown_setting_inside_another_is_told_like_any(inner: str, hint: str) -> None:
+    """E002 names it as one writes it, suggests the nearest, and the right ones beside it count."""
+    reading = read_options({**KEY, "RETRY": {inner: 1, "MAX_DELAY": 7}})
+    (problem,) = reading.problems
+    assert problem.code == "E002"
+    assert problem.text == f"SHIPSILENTLY['RETRY'][{inner!r}] is not a setting"
+    assert problem.hint.startswith(hint)
+    assert reading.config is not None
+    assert reading.config.retry.max_delay == 7
+
+
+@pytest.mark.parametrize(
     ("name", "value", "text"),
     [
         ("TIMEOUT", 0, "must be more than 0 seconds"),
         ("TIMEOUT", "2", "must be a number of seconds"),
-        ("RETRY", {"BASE_DELY": 1}, "did you mean 'base_delay'?"),
-        ("RETRY", {"BASE_DELAY": -1}, "SHIPSILENTLY['RETRY'].base_delay must be more"),
+        ("RETRY", {"BASE_DELAY": -1}, "SHIPSILENTLY['RETRY']['BASE_DELAY'] must be more"),
+        ("RETRY", 7, "must be a RetryConfig or a mapping"),
         ("DEFAULTS", ["x"], "must be a mapping"),
         ("API_URL", "ftp://x", "must start with https://"),
         ("ON_ERROR", "nowhere.at_all", "cannot be imported"),
@@ -147,7 +162,7 @@ def test_an_unknown_setting_is_told_with_the_nearest(name: Any, hint: str) -> No
         ("ATTRIBUTES", [":email"], 'must hold names such as "email"'),
         ("ANONYMOUS_ID", "cookies", 'must be "session", "cookie" or None'),
         ("PREFETCH", "yes", "must be True or False"),
-        ("OFFLINE", 1, "must be True or False"),
+        ("OFFLINE", 1, "must be True, False or None"),
         ("OFFLINE", None, None),
         ("EXCLUDE_PATHS", ["health"], 'starting with "/"'),
         ("CLIENT_FLAGS", [1], "must be a list of strings"),
@@ -190,7 +205,9 @@ def test_what_is_right_counts_beside_what_is_wrong() -> None:
 
 def test_a_wrong_hook_does_not_become_the_default_one() -> None:
     """Where the hook cannot be used, no user's id is sent in its place."""
-    assert read_options({**KEY, "CONTEXT": "nowhere.at_all"}).options.context is nobody
+    reading = read_options({**KEY, "CONTEXT": "nowhere.at_all"})
+    assert reading.options.context is nobody
+    assert "flags are for nobody" in reading.problems[0].hint
 
 
 def test_settings_that_are_wrong_together_are_told() -> None:

@@ -1,7 +1,11 @@
 """`flask shipsilently doctor`: the doctor's checks, and what it finds in the app itself."""
 
 import json
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from .apps import bare_app, user_of_header
 pytestmark = pytest.mark.usefixtures("fresh_process")
 
 FLAGS = {"on": True, "color": "blue"}
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture
@@ -41,7 +46,7 @@ def examine(app: Flask, *words: str) -> Result:
     return app.test_cli_runner().invoke(args=["shipsilently", "doctor", *words])
 
 
-def checks(result: Result) -> dict[str, dict[str, Any]]:
+def checks(result: Any) -> dict[str, dict[str, Any]]:
     """Each check of the report."""
     return {check["check"]: check for check in json.loads(result.stdout)["checks"]}
 
@@ -60,9 +65,11 @@ def test_a_good_set_up_is_ok(service: LocalService) -> None:
 
 def test_an_unknown_flag_for_the_browser_is_a_warning(service: LocalService) -> None:
     """A flag that a browser is to get and that does not exist is told."""
-    result = examine(site(service, client_flags=("on", "gone")), "--quick", "--json")
+    named = ("on", "gone", "col*", "public-*")
+    result = examine(site(service, client_flags=named), "--quick", "--json")
     assert result.exit_code == 1
-    assert "there is no flag 'gone'" in checks(result)["browser"]["text"]
+    text = checks(result)["browser"]["text"]
+    assert text.endswith("there is no flag 'gone', 'public-*'")
 
 
 @pytest.mark.parametrize(
@@ -77,6 +84,17 @@ def test_whom_flags_are_for_is_told(service: LocalService, login: bool, text: st
     assert (context["level"], text in context["text"]) == ("ok", True)
 
 
+@pytest.mark.parametrize("place", ["session", "cookie"])
+def test_visitors_without_a_secret_key_are_a_failure(service: LocalService, place: str) -> None:
+    """A visitor's id that cannot be signed is told; one that can is no line of the report."""
+    app = site(service, anonymous_id=place)
+    assert "visitors" not in checks(examine(app, "--quick", "--json"))
+    app.secret_key = None
+    result = examine(app, "--quick", "--json")
+    assert (result.exit_code, checks(result)["visitors"]["level"]) == (2, "failure")
+    assert "SECRET_KEY" in checks(result)["visitors"]["text"]
+
+
 def test_a_gate_above_its_route_is_a_failure(service: LocalService) -> None:
     """The doctor finds gates that guard nothing, without a request."""
     app = site(service)
@@ -88,6 +106,81 @@ def test_a_gate_above_its_route_is_a_failure(service: LocalService) -> None:
 
     result = examine(app, "--quick", "--json")
     assert (result.exit_code, checks(result)["gates"]["level"]) == (2, "failure")
+
+
+@pytest.fixture
+def flask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs ``flask`` beside the file of an app, with the commands that the distribution brings."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        brought = tomllib.load(file)["project"]["entry-points"]["flask.commands"]
+    lines = [f"{name} = {target}" for name, target in brought.items()]
+    installed = tmp_path / "installed" / "made_for_flask-1.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: made-for-flask\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("\n".join(["[flask.commands]", *lines, ""]))
+    folders = [os.fspath(installed.parent), *filter(None, sys.path)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
+    for name in ("SHIPSILENTLY_API_KEY", "SHIPSILENTLY_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(text: str, *words: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "app.py").write_text(text)
+        return subprocess.run(
+            [sys.executable, "-m", "flask", "shipsilently", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=40,
+            check=False,
+        )
+
+    return run
+
+
+def test_a_gate_that_leads_nowhere_is_a_failure(service: LocalService) -> None:
+    """A misspelt `redirect_to` is found while the flag is still on, and nobody refused."""
+    app = site(service)
+    app.add_url_rule("/", "page", requires_flag("on", redirect_to="lgoin")(lambda: "page"))
+    result = examine(app, "--quick", "--json")
+    assert (result.exit_code, checks(result)["gates"]["level"]) == (2, "failure")
+    assert "the gate of 'page' has redirect_to='lgoin'" in checks(result)["gates"]["text"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_settings_that_keep_the_app_from_loading_are_a_failure(
+    flask: Callable[..., Any], as_json: bool
+) -> None:
+    """An app whose import raises for a missing key is a failure with status 2, no traceback."""
+    broken = "from flask import Flask\nfrom shipsilently_flask import ShipSilently\n"
+    broken += "app = Flask('shop')\nShipSilently(app)"
+    ended = flask(broken, "doctor", *(["--json"] if as_json else []))
+    assert (ended.returncode, ended.stderr) == (2, "")
+    if as_json:
+        first = json.loads(ended.stdout)["checks"][0]
+        assert (first["check"], first["level"]) == ("configuration", "failure")
+    else:
+        assert ended.stdout.startswith("failure  configuration  SHIPSILENTLY_API_KEY: is missing")
+
+
+def test_an_app_that_loads_is_examined_as_before(
+    flask: Callable[..., Any], service: LocalService
+) -> None:
+    """The command of the distribution does for a good app what the app's own does."""
+    good = "from flask import Flask\nfrom shipsilently_flask import ShipSilently\n"
+    good += f"app = Flask('shop')\nShipSilently(app, api_key='sk_local', api_url={service.url!r})"
+    ended = flask(good, "doctor", "--quick", "--json")
+    assert checks(ended)["access"]["level"] == "ok"
+    shown = flask(good, "list", "--json")
+    assert [row["flagKey"] for row in json.loads(shown.stdout)] == ["color", "on"]
+
+
+@pytest.mark.parametrize("word", ["doctor", "list"])
+def test_an_app_without_the_extension_is_told_so(flask: Callable[..., Any], word: str) -> None:
+    """Where no ShipSilently was set up, that is one line and status 2."""
+    ended = flask("from flask import Flask\napp = Flask('shop')", word)
+    assert ended.returncode == 2
+    assert "the app 'shop' has no ShipSilently: write ShipSilently(app)" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_wrong_key_is_named(service: LocalService) -> None:

@@ -120,6 +120,12 @@ def test_the_configuration_shows_what_holds() -> None:
             {"quux": 1},
             r"ShipSilently\(quux=…\): is not a setting; known are: .*anonymous_cookie",
         ),
+        (
+            {"SHIPSILENTLY_QUUX": 1},
+            {},
+            "SHIPSILENTLY_QUUX: is not a setting; known are: SHIPSILENTLY_ANALYTICS, SHIPSILENTLY_",
+        ),
+        ({"SHIPSILENTLY": {"QUUX": 1}}, {}, r"\['QUUX'\]: is not .*; known are: ANALYTICS, "),
         ({"SHIPSILENTLY": "sk_1"}, {}, "SHIPSILENTLY: must be a mapping"),
         ({"SHIPSILENTLY_CLIENT_FLAGS": "x"}, {}, "SHIPSILENTLY_CLIENT_FLAGS: must be a list"),
         ({"SHIPSILENTLY_CLIENT_FLAGS": [1]}, {}, "SHIPSILENTLY_CLIENT_FLAGS: must be a list"),

@@ -315,6 +315,17 @@ def test_the_browser_gets_fewer_flags_on_demand() -> None:
         render('{{ flags_json("limit") }}', app_with())
 
 
+def test_the_browser_gets_the_flags_of_a_pattern() -> None:
+    """A list may hold patterns, as in Django: what matches is shown, and nothing else."""
+    app = bare_app()
+    client = client_of(ScriptedService({"public-b": 2, "public-a": 1, "secret": 3, "on": True}))
+    ShipSilently(app, client=client, client_flags=["on", "public-*", "unknown"])
+    assert render("{{ flags_json() }}", app) == '{"on": true, "public-a": 1, "public-b": 2}'
+    assert render('{{ flags_json("public-b") }}', app) == '{"public-b": 2}'
+    with pytest.raises(TemplateRuntimeError, match=r"'secret' is not in SHIPSILENTLY_CLIENT_FLAGS"):
+        render('{{ flags_json("secret") }}', app)
+
+
 def test_json_for_the_browser_cannot_leave_its_element() -> None:
     """A value that holds markup is escaped, and a flag that is unknown is left out."""
     app = bare_app()

@@ -192,15 +192,41 @@ def test_an_older_secret_key_still_counts() -> None:
     assert client.get("/").text == before
 
 
-@pytest.mark.parametrize(
-    ("place", "message"), [("session", "secret key"), ("cookie", "SECRET_KEY to sign")]
-)
-def test_a_missing_secret_key_is_named(place: str, message: str) -> None:
-    """Without a secret key the error says that it is missing."""
+@pytest.mark.parametrize("place", ["session", "cookie"])
+def test_a_missing_secret_key_costs_no_request(
+    place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Flags are for nobody then, one line names the key, and once it is set visitors have ids."""
     app = site(place)
     app.secret_key = None
-    with pytest.raises(RuntimeError, match=message):
-        app.test_client().get("/")
+    client = app.test_client()
+    assert [client.get("/").text for _ in range(2)] == ["nobody", "nobody"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "shipsilently"]
+    assert len(lines) == 1
+    assert "needs the app's SECRET_KEY" in lines[0]
+    app.secret_key = "made up"
+    assert client.get("/").text.startswith("visitor-")
+
+
+def test_a_session_that_needs_no_secret_key_is_used() -> None:
+    """A session that is kept on the server holds the id without one."""
+    app = site("session")
+    app.secret_key = None
+    interface = app.session_interface
+    kept: dict[str, Any] = {}
+
+    class OnServer(type(interface)):  # type: ignore[misc]  # a class that is found out
+        def open_session(self, app: Flask, request: Any) -> Any:
+            return self.session_class(kept)
+
+        def save_session(self, app: Flask, session: Any, response: Any) -> None:
+            kept.update(session)
+
+    app.session_interface = OnServer()
+    client = app.test_client()
+    first = client.get("/").text
+    assert first.startswith("visitor-")
+    assert client.get("/").text == first
 
 
 def test_the_threads_of_a_request_are_the_same_visitor() -> None:

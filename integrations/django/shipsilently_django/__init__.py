@@ -18,7 +18,7 @@ The modules, in the order to read them:
 - `admin_page`, `management`, `health`: looking at flags, and at the client
 - `recording`, `panel`: for Django Debug Toolbar; `drf`: for Django REST framework
 - `stores`: last known good values in a cache of the site's
-- `checks`, `apps`: the Django app
+- `checks`, `apps`: the Django app; `answers`, `targets`: gates that say all is well or lead nowhere
 """
 
 from __future__ import annotations

@@ -9,11 +9,14 @@ from django.core import checks
 from django.core.signals import setting_changed
 
 from .checks import (
+    check_attributes,
     check_deployment,
     check_middleware,
     check_settings,
     check_store,
+    check_targets,
     check_templates,
+    check_visitors,
 )
 from .setup import reset_setup
 
@@ -29,7 +32,10 @@ class ShipSilentlyAppConfig(AppConfig):
 
     def ready(self) -> None:
         """Register checks. This runs in commands and in parent processes too."""
-        for check in (check_settings, check_middleware, check_templates, check_store):
+        for check in (
+            *(check_settings, check_middleware, check_visitors, check_attributes),
+            *(check_templates, check_store, check_targets),
+        ):
             checks.register(check, "shipsilently")
         checks.register(check_deployment, "shipsilently", deploy=True)
         setting_changed.connect(_follow_settings, dispatch_uid="shipsilently")

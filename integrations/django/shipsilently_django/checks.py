@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.apps import apps
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as CheckWarning
+from django.core.exceptions import FieldDoesNotExist
 from django.template import engines
 from django.template.backends.django import DjangoTemplates
 from django.utils.module_loading import import_string
@@ -21,17 +24,21 @@ from .setup import in_tests
 from .stores import DjangoCacheStore
 
 __all__ = [
+    "check_attributes",
     "check_deployment",
     "check_middleware",
     "check_settings",
     "check_store",
+    "check_targets",
     "check_templates",
+    "check_visitors",
 ]
 
 _TAGS = "shipsilently_django.templatetags.shipsilently"
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 #: Caches that end with the process, or keep nothing.
 _FLEETING = ("locmem.LocMemCache", "dummy.DummyCache")
+_SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
 _AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
 
@@ -50,7 +57,8 @@ def check_middleware(app_configs: Any = None, **kwargs: Any) -> list[CheckMessag
     if not places:
         return [
             CheckWarning(
-                "FlagsMiddleware is not in MIDDLEWARE: requests have no `flags`.",
+                "FlagsMiddleware is not in MIDDLEWARE: a view that reads `request.flags` fails; "
+                "tags and gates work without.",
                 hint=f"Add 'shipsilently_django.FlagsMiddleware' after {_AUTHENTICATION!r}.",
                 id="shipsilently.W001",
             )
@@ -74,6 +82,64 @@ def check_middleware(app_configs: Any = None, **kwargs: Any) -> list[CheckMessag
             )
         )
     return found
+
+
+def check_visitors(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether there is what ``ANONYMOUS_ID`` keeps ids with."""
+    match _reading().options.anonymous_id:
+        case "session" if not any(map(_keeps_sessions, settings.MIDDLEWARE)):
+            lacking, consequence = _SESSIONS, "visitors have none, and flags are for nobody"
+        case "cookie" if not any(map(_is_ours, settings.MIDDLEWARE)):
+            lacking = "shipsilently_django.FlagsMiddleware"
+            consequence = "each request has a new one"
+        case _:
+            return []
+    return [
+        CheckWarning(
+            f"SHIPSILENTLY['ANONYMOUS_ID'] needs {lacking.rpartition('.')[2]} to keep a visitor's "
+            f"id: {consequence}.",
+            hint=f"Add {lacking!r} to MIDDLEWARE.",
+            id="shipsilently.W005",
+        )
+    ]
+
+
+def check_attributes(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether users have what ``ATTRIBUTES`` names."""
+    options = _reading().options
+    if options.context is not None or not apps.is_installed("django.contrib.auth"):
+        return []
+    return [
+        CheckWarning(
+            f"SHIPSILENTLY['ATTRIBUTES'] names {attribute.name!r}, and users have no "
+            f"{missing!r}: it is left out.",
+            hint="Correct its spelling. If each user gets it elsewhere, silence this check.",
+            id="shipsilently.W006",
+        )
+        for attribute in options.attributes
+        if (missing := _missing_on(get_user_model(), attribute.path)) is not None
+    ]
+
+
+def check_targets(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether gates send people to URLs that are there."""
+    # Here, since it imports what a site without gates never does.
+    from .targets import wrong_targets
+
+    try:
+        wrong = wrong_targets()
+    except Exception:
+        # The site's URLs cannot be loaded; Django itself will say so.
+        return []
+    return [
+        CheckWarning(
+            f"A gate has redirect_to={target!r}, which is no URL's name, or one that needs "
+            "arguments: whoever it refuses gets an error.",
+            hint="Correct its spelling, or write a path or a URL.",
+            id="shipsilently.W007",
+        )
+        for target in wrong
+    ]
 
 
 def check_templates(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
@@ -167,9 +233,34 @@ def _cache_of_store() -> str | None:
 
 
 def _is_ours(name: str) -> bool:
+    middleware = _middleware(name)
+    return isinstance(middleware, type) and issubclass(middleware, FlagsMiddleware)
+
+
+def _keeps_sessions(name: str) -> bool:
+    """Whether this is Django's middleware for sessions or, by its name, somebody else's."""
+    middleware = _middleware(name)
+    lines = middleware.__mro__ if isinstance(middleware, type) else (middleware,)
+    return any("session" in getattr(line, "__name__", "").lower() for line in lines)
+
+
+def _middleware(name: str) -> Any:
     try:
-        middleware = import_string(name)
+        return import_string(name)
     except ImportError:
         # Django itself will say so.
-        return False
-    return isinstance(middleware, type) and issubclass(middleware, FlagsMiddleware)
+        return None
+
+
+def _missing_on(model: Any, path: tuple[str, ...]) -> str | None:
+    """The first part of a path that a model does not have, as far as models tell."""
+    for part in path:
+        try:
+            field = model._meta.get_field(part)
+        except FieldDoesNotExist:
+            # What a property or a method gives is not known.
+            return None if hasattr(model, part) else part
+        model = getattr(field, "related_model", None)
+        if model is None:
+            return None
+    return None

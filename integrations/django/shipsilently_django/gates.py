@@ -13,6 +13,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.utils.module_loading import import_string
 
+from .answers import check_status
 from .flags import RequestFlags, flags_of
 from .options import is_async
 from .pagecache import vary
@@ -36,7 +37,7 @@ class Gate:
         fallback: A view to use instead, or its dotted path.
 
     Raises:
-        ValueError: No flag, or more than one way to answer.
+        ValueError: No flag, more than one way to answer, or a status that is no error's.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Gate:
         redirect_to: str | None = None,
         fallback: View | str | None = None,
     ) -> None:
+        check_status(status)
         if not keys or not all(isinstance(key, str) and key.strip("!") for key in keys):
             raise ValueError("name at least one flag, as a string")
         if redirect_to is not None and fallback is not None:

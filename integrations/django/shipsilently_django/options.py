@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -10,7 +10,14 @@ from django.http import HttpRequest
 from django.utils.module_loading import import_string
 from msgspec import Struct
 
-from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyClient
+from shipsilently_core import (
+    AnalyticsConfig,
+    Config,
+    ConfigurationError,
+    Context,
+    RetryConfig,
+    ShipSilentlyClient,
+)
 
 __all__ = ["Attribute", "Options", "Problem", "Reading", "is_async", "read_options"]
 
@@ -106,7 +113,8 @@ def read_options(given: object, *, offline: bool = False) -> Reading:
         elif name in _CORE:
             core[name] = value
         else:
-            problems.append(_unknown(str(given_name)))
+            place = f"SHIPSILENTLY[{str(given_name)!r}]"
+            problems.append(_unknown(place, str(given_name), [*_READERS, *_CORE]))
     options = Options(**own, context_is_async=is_async(own.get("context")))
     if options.client is not None:
         if core:
@@ -135,16 +143,33 @@ def _own(name: str, value: Any, problems: list[Problem]) -> Any:
     try:
         return read(value)
     except _WrongError as error:
-        problems.append(Problem("E003", f"SHIPSILENTLY[{name!r}] {error}"))
+        hint = _HINTS.get(name, "")
+        problems.append(Problem("E003", f"SHIPSILENTLY[{name!r}] {error}", hint))
         return otherwise
 
 
-def _unknown(name: str) -> Problem:
+def _unknown(place: str, name: str, known: Collection[str]) -> Problem:
     import difflib
 
-    near = difflib.get_close_matches(name.upper(), [*_READERS, *_CORE], n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(sorted(_NAMES))}."
-    return Problem("E002", f"SHIPSILENTLY[{name!r}] is not a setting", hint)
+    near = difflib.get_close_matches(name.upper(), known, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(sorted(known))}."
+    return Problem("E002", f"{place} is not a setting", hint)
+
+
+def _known(name: str, value: Any, problems: list[Problem]) -> Any:
+    """A setting that holds settings, without those that are none; any other as it is."""
+    kind = _NESTED.get(name)
+    if kind is None or not isinstance(value, Mapping):
+        return value
+    known = [field.upper() for field in kind.__struct_fields__]
+    right = {}
+    for inner, given in value.items():
+        if str(inner).upper() in known:
+            right[inner] = given
+        else:
+            place = f"SHIPSILENTLY[{name!r}][{str(inner)!r}]"
+            problems.append(_unknown(place, str(inner), known))
+    return right
 
 
 def _config(core: dict[str, Any], problems: list[Problem], *, offline: bool) -> Config | None:
@@ -155,7 +180,7 @@ def _config(core: dict[str, Any], problems: list[Problem], *, offline: bool) -> 
     right: dict[str, Any] = {}
     for name, value in core.items():
         try:
-            checked = _CORE_READERS.get(name, _as_it_is)(value)
+            checked = _CORE_READERS.get(name, _as_it_is)(_known(name, value, problems))
             Config.from_mapping({**_PLACEHOLDERS, name: checked})
         except (ConfigurationError, _WrongError) as error:
             if name not in _PLACEHOLDERS:
@@ -189,7 +214,9 @@ def _name_of(error: ConfigurationError) -> str:
 def _told(name: str, error: Exception) -> str:
     if not isinstance(error, ConfigurationError):
         return f"SHIPSILENTLY[{name!r}] {error}"
-    inner = error.setting.lower().removeprefix(name.lower())
+    inner = error.setting.removeprefix(name.lower())
+    if inner.startswith("."):
+        inner = f"[{inner[1:].upper()!r}]"
     return f"SHIPSILENTLY[{name!r}]{inner} {error.problem}"
 
 
@@ -266,7 +293,9 @@ def _flag(value: Any) -> bool:
 
 
 def _optional_flag(value: Any) -> bool | None:
-    return None if value is None else _flag(value)
+    if value is not None and not isinstance(value, bool):
+        raise _WrongError("must be True, False or None")
+    return value
 
 
 def _anonymous_id(value: Any) -> str | None:
@@ -301,9 +330,11 @@ _CORE_READERS: dict[str, Callable[[Any], Any]] = {
 #: What comes before the name of a cache.
 _CACHE = "django-cache:"
 _CORE = frozenset(name.upper() for name in Config.__struct_fields__)
-_NAMES = _CORE | _READERS.keys()
+#: Settings that hold settings.
+_NESTED: dict[str, Any] = {"ANALYTICS": AnalyticsConfig, "RETRY": RetryConfig}
 _PLACEHOLDERS = {"API_KEY": "placeholder", "API_URL": "http://localhost"}
 _HINTS = {
     "API_KEY": "Set SHIPSILENTLY = {'API_KEY': ...}, or the environment variable "
     "SHIPSILENTLY_API_KEY, to the SDK key of one environment.",
+    "CONTEXT": "Until it is right, flags are for nobody in particular.",
 }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Any
 
 from django.http import HttpRequest
 
 from shipsilently_core import Flags
+from shipsilently_core.contrib.browser import may_see
 
 from .flags import RequestFlags, flags_of
 from .readable import KnownFlags, ReadableFlags, unmarked
@@ -57,5 +57,5 @@ def browser_values(flags: ReadableFlags, only: str | None = None) -> dict[str, A
     return {
         key: result.value
         for key, result in sorted(flags.evaluate_all().items())
-        if any(fnmatchcase(key, pattern) for pattern in patterns)
+        if may_see(key, patterns)
     }

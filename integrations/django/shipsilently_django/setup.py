@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from shipsilently_core import Config, ShipSilentlyClient
 
-from .options import Options, Reading, read_options
+from .options import Options, Problem, Reading, read_options
 
 __all__ = ["Setup", "get_client", "get_setup", "in_tests", "reset_setup", "take_setup"]
 
@@ -24,11 +24,15 @@ class Setup(Struct, frozen=True):
         options: Django's own settings.
         client: The process's client.
         ours: Whether it was made here and is to be closed here.
+        problems: What is wrong with the settings.
+        asks_nobody: Whether it was told to ask no service, or asks none since tests are running.
     """
 
     options: Options
     client: ShipSilentlyClient
     ours: bool = True
+    problems: tuple[Problem, ...] = ()
+    asks_nobody: bool = False
 
     @property
     def loud(self) -> bool:
@@ -48,7 +52,9 @@ def get_setup() -> Setup:
 def get_client() -> ShipSilentlyClient:
     """The process's client, made from ``SHIPSILENTLY`` when first asked for.
 
-    With broken settings it is one that asks no service and serves the declared defaults.
+    Without a usable key, address or `CLIENT` it is one that asks no service and serves the declared
+    defaults. Any other setting that is wrong is left out, and the service's values are served all
+    the same; where that is `CONTEXT`, flags are for nobody in particular.
     """
     return get_setup().client
 
@@ -84,32 +90,40 @@ def _make() -> Setup:
         log.error("%s; see `manage.py check`", problem.text)
     options = reading.options
     if isinstance(options.client, ShipSilentlyClient):
-        return Setup(options, options.client, ours=False)
+        return Setup(options, options.client, ours=False, problems=reading.problems)
     if options.client is not None:
-        return Setup(options, _called(options) or _offline(None))
+        made = _called(options)
+        if isinstance(made, ShipSilentlyClient):
+            return Setup(options, made, problems=reading.problems)
+        return Setup(options, _offline(None), problems=(*reading.problems, made))
     offline = in_tests() if options.offline is None else options.offline
     if reading.config is None or offline:
-        return Setup(options, _offline(_defaults_of(reading)))
+        return Setup(
+            options,
+            _offline(_defaults_of(reading)),
+            problems=reading.problems,
+            asks_nobody=reading.config is not None,
+        )
     if reading.config.store is not None:
         # Here, since most sites have none.
         from .stores import DjangoCacheStore
 
         if isinstance(reading.config.store, DjangoCacheStore):
             reading.config.store.prepare()
-    return Setup(options, ShipSilentlyClient(reading.config))
+    return Setup(options, ShipSilentlyClient(reading.config), problems=reading.problems)
 
 
-def _called(options: Options) -> ShipSilentlyClient | None:
+def _called(options: Options) -> ShipSilentlyClient | Problem:
     make = options.client
     try:
         client = make() if callable(make) else None
-    except Exception:
+    except Exception as error:
         log.exception("SHIPSILENTLY['CLIENT'] raised; defaults are served")
-        return None
+        return Problem("E003", f"SHIPSILENTLY['CLIENT'] raised {type(error).__name__}")
     if isinstance(client, ShipSilentlyClient):
         return client
     log.error("SHIPSILENTLY['CLIENT'] made no ShipSilentlyClient; defaults are served")
-    return None
+    return Problem("E003", "SHIPSILENTLY['CLIENT'] made no ShipSilentlyClient")
 
 
 def _defaults_of(reading: Reading) -> Config | None:

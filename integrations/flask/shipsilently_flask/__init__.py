@@ -13,7 +13,7 @@ The modules, in the order to read them:
 - `conditions`: what is asked of flags; `gates`: views that depend on it (`order`, `targets`)
 - `templating`: flags in Jinja
 - `signals`: what is told of requests
-- `commands`: ``flask shipsilently`` (`doctor`: what it looks at)
+- `commands`: ``flask shipsilently`` (`doctor`: what it looks at; `lost`: gates that lead nowhere)
 - `stores`: last known good values on Flask-Caching
 - `health`: a page for monitoring; `debugtoolbar`: a panel for Flask-DebugToolbar
 """

@@ -14,25 +14,38 @@ from flask.cli import AppGroup
 from msgspec import Struct
 
 from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyClient
-from shipsilently_core.signals import evaluation_failed
 
 from .doctor import doctor
 from .state import state_of
 
 __all__ = ["commands"]
 
-#: `ShipSilently` puts it into the app under its own help.
-commands = AppGroup("shipsilently")
+#: `ShipSilently` puts it into the app, and the distribution among Flask's own commands: an app
+#: that cannot be loaded has none, and its doctor is to say why.
+commands = AppGroup("shipsilently", help="Ask for feature flags, as this app's client sees them.")
 commands.add_command(doctor)
 
 _user = click.option("--user", metavar="ID", help="The userId to ask for.")
+
+
+def _typed(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    from shipsilently_cli._context import MistypedError, attributes_of
+
+    try:
+        return attributes_of(given)
+    except MistypedError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 _attributes = click.option(
     "--attr",
+    "--context",
     "attributes",
-    metavar="NAME=VALUE",
+    metavar="NAME=VALUE|JSON",
     multiple=True,
-    callback=lambda ctx, param, given: dict(_attribute(one) for one in given),
-    help="Another attribute of the context; VALUE is JSON, or else a string. May be repeated.",
+    callback=_typed,
+    help="Another attribute of the context; VALUE is JSON, or else a string. Or an object of "
+    "several. May be repeated.",
 )
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -75,7 +88,9 @@ def evaluate(
 
     Ends with status 1 when nothing better than a default could be served.
     """
-    given = () if default is None else (_value(default),)
+    from shipsilently_cli._context import json_or_text
+
+    given = () if default is None else (json_or_text(default),)
     with _failing_loudly():
         result = _client().evaluate_detail(key, _context(user, attributes), *given)
     _print([_Row(result)], as_json)
@@ -92,16 +107,13 @@ def list_(user: str | None, attributes: dict[str, Any], as_json: bool) -> None:
 
     Ends with status 1 when the service did not answer.
     """
-    failures: list[str] = []
-
-    def note(sender: object, failure: str, **more: object) -> None:
-        failures.append(failure)
+    from shipsilently_cli._failures import failures_of
 
     client = _client()
-    with _failing_loudly(), evaluation_failed.connected_to(note, sender=client):
+    with _failing_loudly(), failures_of(client) as failures:
         results = client.evaluate_all(_context(user, attributes))
     if failures:
-        raise click.ClickException(f"the service did not answer: {failures[0]}")
+        raise click.ClickException(failures[0])
     _print([_Row(results[key]) for key in sorted(results)], as_json)
 
 
@@ -144,7 +156,10 @@ def snapshot(user: str | None, attributes: dict[str, Any], output: Path | None) 
 
 
 def _client() -> ShipSilentlyClient:
-    return state_of(current_app).client
+    try:
+        return state_of(current_app).client
+    except RuntimeError as error:
+        raise click.UsageError(str(error)) from None
 
 
 @contextmanager
@@ -153,22 +168,9 @@ def _failing_loudly() -> Iterator[None]:
     try:
         yield
     except EvaluationError as error:
-        raise click.ClickException(str(error)) from None
+        from shipsilently_cli._failures import explained
 
-
-def _attribute(given: str) -> tuple[str, Any]:
-    name, equals, value = given.partition("=")
-    if not name or not equals:
-        raise click.BadParameter(f"{given!r} is not NAME=VALUE")
-    return name, _value(value)
-
-
-def _value(given: str) -> Any:
-    """JSON where it is that, else the string itself."""
-    try:
-        return json.loads(given)
-    except ValueError:
-        return given
+        raise click.ClickException(explained(error)) from None
 
 
 def _context(user: str | None, attributes: dict[str, Any]) -> dict[str, Any]:

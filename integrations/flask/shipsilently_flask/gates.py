@@ -15,6 +15,7 @@ from shipsilently_core import ConfigurationError
 
 from .conditions import Condition, checked_keys
 from .current import current_flags
+from .lost import remember_target
 from .order import remember_gate
 from .signals import atell, gate_refused, tell
 from .state import state_of
@@ -66,6 +67,7 @@ def requires_flag(
         asynchronous = inspect.iscoroutinefunction(view)
         gated = _gated_async(door, view) if asynchronous else _gated(door, view)
         remember_gate(view, gated)
+        remember_target(gated, redirect_to)
         return cast("View", gated)
 
     return decorate
@@ -93,6 +95,7 @@ def gate(
             return None
         return door.refuse(**(request.view_args or {}))
 
+    remember_target(check_flags, redirect_to)
     where.before_request(check_flags)
 
 

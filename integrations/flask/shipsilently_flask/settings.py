@@ -23,7 +23,7 @@ class Settings(Struct, frozen=True):
 
     Attributes:
         config: The client's own settings; ``None`` where a ready client was given.
-        client_flags: The keys of the flags that `flags_json` may show to a browser.
+        client_flags: The flags that `flags_json` may show to a browser, by key or pattern.
         anonymous_id: Where visitors without a ``userId`` get a stable one: ``"session"``,
             ``"cookie"``, or ``None`` for nowhere.
         anonymous_cookie: The name of that cookie.
@@ -101,7 +101,8 @@ def _check_known(place: str, name: str, known: Iterable[str], spell: Callable[[s
     import difflib
 
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {spell(near[0])}?" if near else f"known are: {', '.join(sorted(known))}"
+    names = ", ".join(spell(each) for each in sorted(known))
+    hint = f"did you mean {spell(near[0])}?" if near else f"known are: {names}"
     raise ConfigurationError(place, f"is not a setting; {hint}")
 
 
@@ -124,7 +125,7 @@ def _keys(name: str, value: Any) -> tuple[str, ...]:
         isinstance(key, str) for key in value
     ):
         return tuple(value)
-    raise ConfigurationError(name, "must be a list of flag keys")
+    raise ConfigurationError(name, "must be a list of flag keys, or patterns such as 'public-*'")
 
 
 def _place(name: str, value: Any) -> str | None:

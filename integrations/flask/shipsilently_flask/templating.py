@@ -16,6 +16,7 @@ from werkzeug.local import LocalProxy
 
 from shipsilently_core import Flags
 from shipsilently_core._view import UNSET
+from shipsilently_core.contrib.browser import may_see, named
 from shipsilently_core.contrib.jinja import FlagTag, all_hold, part
 
 from .conditions import holds
@@ -68,20 +69,21 @@ class _TemplateFlags(LocalProxy[Flags]):
 def flags_json(*only: str) -> Markup:
     """The values of the flags that a browser may know, as JSON that is safe in a page.
 
-    Those that ``SHIPSILENTLY_CLIENT_FLAGS`` lists, or `only` some of them. A flag
-    that the service does not know is left out.
+    Those that ``SHIPSILENTLY_CLIENT_FLAGS`` lists, by key or pattern, or `only` some of them. A
+    flag that the service does not know is left out.
 
     Raises:
         TemplateRuntimeError: A flag is asked for that is not listed.
     """
     listed = state_of(current_app).settings.client_flags
     for key in only:
-        if key not in listed:
+        if not may_see(key, listed):
             raise TemplateRuntimeError(
                 f"flags_json: {key!r} is not in SHIPSILENTLY_CLIENT_FLAGS, so no browser may see it"
             )
     shown = _shown()
-    return htmlsafe_json_dumps({key: shown.get(key) for key in only or listed if key in shown})
+    keys = only or named(listed, shown.evaluate_all)
+    return htmlsafe_json_dumps({key: shown.get(key) for key in keys if key in shown})
 
 
 @pass_context

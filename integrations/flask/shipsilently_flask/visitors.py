@@ -15,6 +15,7 @@ from shipsilently_core import Context
 
 from .contexts import request_context
 from .settings import Settings
+from .state import state_of
 
 __all__ = ["answer_last", "with_visitor"]
 
@@ -37,7 +38,8 @@ def with_visitor(
 ) -> Context | Mapping[str, Any] | None:
     """The context with the visitor's id as its ``userId``, for an app that wants that.
 
-    Nothing is set before a flag is read, and nothing for a context that names a user.
+    Nothing is set before a flag is read, and nothing for a context that names a user. An app
+    without a secret key, with which ids are signed, goes on without them and says so once.
     A ready `Context` is taken as it is.
     """
     context = {} if given is None else given
@@ -46,6 +48,13 @@ def with_visitor(
     if context.get("userId") is not None or context.get("user_id") is not None:
         return given
     in_session = settings.anonymous_id == "session"
+    if not app.secret_key and (not in_session or app.session_interface.is_null_session(session)):
+        state_of(app).client.evaluator.notices.once(
+            "no secret key",
+            "SHIPSILENTLY_ANONYMOUS_ID needs the app's SECRET_KEY to sign the visitor's id; until "
+            "it is set, visitors have none, and flags are for nobody in particular",
+        )
+        return given
     visitor = _from_session() if in_session else _from_cookie(app, request, settings)
     return {**context, "userId": visitor}
 
@@ -105,12 +114,8 @@ def _answer(response: Response) -> Response:
 
 
 def _secrets(app: Flask) -> Secrets:
-    secret = app.secret_key
-    if not secret:
-        raise RuntimeError(
-            "SHIPSILENTLY_ANONYMOUS_ID = 'cookie' needs the app's SECRET_KEY to sign the cookie"
-        )
-    return (*(app.config.get("SECRET_KEY_FALLBACKS") or ()), secret)
+    assert app.secret_key
+    return (*(app.config.get("SECRET_KEY_FALLBACKS") or ()), app.secret_key)
 
 
 @functools.lru_cache(maxsize=16)

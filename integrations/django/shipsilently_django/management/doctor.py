@@ -15,13 +15,26 @@ from django.urls import get_resolver
 
 from shipsilently_cli.checkup import Finding, Level, Subject, examine, print_report
 from shipsilently_cli.checkup.findings import failure, ok, warning
-from shipsilently_django.checks import check_middleware, check_store, check_templates
+from shipsilently_cli.checkup.sources import places_of
+from shipsilently_django.checks import (
+    check_attributes,
+    check_middleware,
+    check_store,
+    check_targets,
+    check_templates,
+    check_visitors,
+)
 from shipsilently_django.options import read_options
 from shipsilently_django.setup import get_setup
 
 __all__ = ["add_parser", "run"]
 
 _NAME = "the site"
+_NO_MIDDLEWARE = "shipsilently.W001"
+_CHECKS = (
+    *(check_middleware, check_visitors, check_attributes),
+    *(check_templates, check_store, check_targets),
+)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -113,9 +126,18 @@ def _sources() -> Iterator[Path]:
 
 
 def _framework() -> Iterable[Finding]:
-    messages = [*check_middleware(), *check_templates(), *check_store()]
+    messages = [message for check in _CHECKS for message in check()]
+    readers = places_of(_sources(), "flags")
     for message in messages:
         make = failure if message.level >= ERROR else warning
+        if message.id == _NO_MIDDLEWARE and readers:
+            yield failure(
+                "django",
+                f"FlagsMiddleware is not in MIDDLEWARE, and {readers[0]} reads `request.flags`, "
+                "which is an error there",
+                f"{message.hint} ({message.id})",
+            )
+            continue
         yield make("django", message.msg.rstrip("."), f"{message.hint} ({message.id})")
     if not messages:
         yield ok("django", "the middleware is there, once and behind the user; so are the tags")

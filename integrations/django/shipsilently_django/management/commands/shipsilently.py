@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Iterable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from shipsilently_core import EvaluationResult, ShipSilentlyClient
-from shipsilently_core.signals import evaluation_failed
+from shipsilently_cli._context import MistypedError, attributes_of
+from shipsilently_cli._failures import explained, failures_of
+from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyClient
 from shipsilently_django.management import doctor, snapshot, watch
 from shipsilently_django.setup import get_client
 from shipsilently_django.users import UnknownUserError, context_of_user, find_user
@@ -34,14 +35,29 @@ class Command(BaseCommand):
             each.add_argument("--user", help="the name that this user logs in with")
             each.add_argument(
                 "--context",
+                "--attr",
+                dest="context",
                 nargs="+",
+                action="extend",
                 default=[],
                 metavar="NAME=VALUE",
-                help="more attributes; a value is JSON, or else a string",
+                help="more attributes; a value is JSON, or else a string. Or an object in JSON",
             )
         for each in (every, one, followed):
             each.add_argument("--json", action="store_true", help="print JSON")
         doctor.add_parser(subparsers)
+        for each in subparsers.choices.values():
+            self._add_djangos(each)
+
+    def _add_djangos(self, parser: ArgumentParser) -> None:
+        """Django's own options, which may stand behind the verb too, where people write them."""
+        # What stands before it has been read by then, and is not to be forgotten again.
+        absent: dict[str, Any] = {"default": SUPPRESS, "help": SUPPRESS}
+        parser.add_argument("-v", "--verbosity", type=int, choices=range(4), **absent)
+        for name in ("--settings", "--pythonpath"):
+            parser.add_argument(name, **absent)
+        for name in ("--traceback", "--no-color", "--force-color", "--skip-checks"):
+            parser.add_argument(name, action="store_true", **absent)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Ask, and print.
@@ -66,15 +82,13 @@ class Command(BaseCommand):
         if options["verb"] == "watch":
             watch.run(self, client, context, as_json=as_json, count=options["count"])
             return
-        failures: list[str] = []
-
-        def note(sender: Any, *, failure: Any, **_: Any) -> None:
-            failures.append(str(failure))
-
-        with evaluation_failed.connected_to(note, sender=client):
-            results = _ask(client, context, options.get("key"))
+        with failures_of(client) as failures:
+            try:
+                results = _ask(client, context, options.get("key"))
+            except EvaluationError as error:
+                raise CommandError(explained(error)) from None
         if failures:
-            raise CommandError(f"the service did not answer as it should: {failures[0]}")
+            raise CommandError(failures[0])
         self._print(results, as_json=as_json)
 
     def _print(self, results: Iterable[EvaluationResult], *, as_json: bool) -> None:
@@ -124,13 +138,7 @@ def _context(name: str | None) -> dict[str, Any]:
 
 
 def _attributes(words: list[str]) -> dict[str, Any]:
-    attributes: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not name or not equals:
-            raise CommandError(f"{word!r} is not NAME=VALUE")
-        try:
-            attributes[name] = json.loads(value)
-        except json.JSONDecodeError:
-            attributes[name] = value
-    return attributes
+    try:
+        return attributes_of(words)
+    except MistypedError as error:
+        raise CommandError(f"--context: {error}") from None
