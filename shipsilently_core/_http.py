@@ -170,7 +170,10 @@ class HttpTransport(Transport):
             return self._given
         with self._lock:
             if self._custom is None:
-                self._custom = self._given()
+                made = self._given()
+                if not hasattr(made, "send"):
+                    raise TypeError(f"http_client made a {type(made).__name__}, and no client")
+                self._custom = made
             return self._custom
 
     # In a task.

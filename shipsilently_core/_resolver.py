@@ -75,6 +75,8 @@ class Resolver:
                     attempt.work = spawn(self._alead(attempt))
                 there = await attempt.await_(self.evaluator.patience(attempt))
                 view = self._outcome(attempt, there, leads=leads)
+                if leads and attempt.error is not None:
+                    raise attempt.error
                 left = self.evaluator.kept() if leads else None
                 if left is not None:
                     await left.await_(0)
@@ -107,9 +109,14 @@ class Resolver:
             reply = None
             if attempt.view is None:
                 reply = await (await self._atransport()).asend(attempt.request)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                # What nobody expected is its caller's to see, and not to be tried for ever.
+                attempt.error = error
             self.evaluator.abandon(attempt)
-            raise
+            if attempt.error is None:
+                raise
+            return
         self.evaluator.finish(attempt, reply)
 
     def _follow(self, attempt: Attempt) -> View | None:

@@ -517,6 +517,14 @@ class TestStream:
         stream.close()
 
 
+def test_a_function_that_makes_no_client_is_a_failure_of_the_call() -> None:
+    """What it made is neither used nor closed."""
+    transport = HttpTransport(Config(api_key=KEY, http_client=lambda: 5))
+    reply = transport.send(ASK)
+    assert (reply.failure, reply.cause) == (Failure.NETWORK, "TypeError")
+    transport.close()
+
+
 def test_an_asynchronous_client_is_refused_up_front() -> None:
     """It could not be used from a thread."""
     with pytest.raises(ConfigurationError):

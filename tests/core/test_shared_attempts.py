@@ -230,6 +230,22 @@ async def test_an_interrupted_leading_task_lets_another_lead() -> None:
     assert calls == 2
 
 
+async def test_what_a_transport_raises_is_seen_by_who_asked_and_not_tried_for_ever() -> None:
+    """A fault in a test's own transport, say: each who waits sees it once, at their own turn."""
+    client = client_of(ScriptedService({"a": 1}))
+    calls = 0
+
+    async def asend(request: Request) -> Reply:
+        nonlocal calls
+        calls += 1
+        raise RuntimeError("the transport's own")
+
+    client._transport.asend = asend  # type: ignore[method-assign, union-attr]
+    outcomes = await asyncio.gather(*(aread(client) for _ in range(3)), return_exceptions=True)
+    assert [str(outcome) for outcome in outcomes] == ["the transport's own"] * 3
+    assert calls == 3
+
+
 @pytest.mark.parametrize("awaited", [False, True])
 async def test_nobody_waits_beyond_the_deadline(awaited: bool, service: Gated) -> None:
     """Where the leader never comes back, the others serve what is known in time."""
