@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from shipsilently_core import EvaluationResult, ShipSilentlyClient, Source
+from shipsilently_core._background import Background
 from shipsilently_core._cache import SharedBodies
 from shipsilently_core._knowledge import Knowledge
 from shipsilently_core._seen import Seen
@@ -22,7 +23,7 @@ from shipsilently_core.testing import ManualClock, ScriptedService, override_fla
 from tests.core.delivering import Setup as Delivering
 from tests.core.delivering import sheet
 from tests.core.storing import ADA, EVE, Fleet
-from tests.core.support import KEY, setup
+from tests.core.support import KEY, fixed, setup
 
 #: Seconds after which a thread that is held has waited for something that never comes.
 LIMIT = 10.0
@@ -155,6 +156,37 @@ def test_what_the_service_has_counted_counts_for_all_who_share_the_flags(
     assert flags.get("x", False) is True
     assert s.client.status().buffered_events == 0
     assert len(s.service.requests) == 1
+
+
+def test_a_view_that_comes_late_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another thread has shown while this one made its own is everybody's."""
+    s = setup({"x": True}, background=False)
+    flags, other = s.client.flags(ADA), sheet("x")
+
+    def as_another_is_done(*given: Any) -> Seen:
+        flags._now = flags._short = other
+        return Seen(*given)
+
+    monkeypatch.setattr("shipsilently_core.flags.Seen", as_another_is_done)
+    flags.load()
+    assert flags._now is other
+
+
+def test_a_background_that_was_ended_before_it_began_does_not_begin() -> None:
+    """Whoever closes the client just then waits for no thread."""
+    client = ShipSilentlyClient(api_key=KEY, transport=ScriptedService({"x": True}))
+    background = Background(
+        client.config,
+        ManualClock(),
+        fixed(),
+        evaluator=client.evaluator,
+        transport=client._sender,
+        watches=(),
+        tell=client,
+    )
+    background.stop(0.1)
+    assert not background.start()
+    assert not client.evaluator.gate.background
 
 
 def test_a_request_that_begins_while_the_client_is_closed_starts_nothing(

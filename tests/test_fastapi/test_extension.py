@@ -42,6 +42,9 @@ def test_settings_are_checked_when_it_is_made() -> None:
         ({"api_key": "k", "client": ShipSilentlyClient(api_key="k")}, "api_key"),
         ({"config": Config(api_key="k"), "client": ShipSilentlyClient(api_key="k")}, "config"),
         ({"config": Config(api_key="k"), "timeout": 1.0}, "timeout"),
+        ({"config": "sk_secret"}, "config"),
+        ({"api_key": "k", "timout": 1.0}, "timout"),
+        ({"client": 3}, "client"),
     ):
         with pytest.raises(ConfigurationError) as error:
             ShipSilently(**settings)

@@ -75,6 +75,14 @@ def test_a_gate_has_the_status_and_the_words_it_was_given(app: FastAPI) -> None:
     assert (refused.status_code, refused.json()) == (403, {"detail": "Ask for the new checkout."})
 
 
+def test_a_gate_may_refuse_with_a_status_that_has_no_name() -> None:
+    """Any error will do; where it has no usual text, there is a plain one."""
+    assert (requires_flag("new", status=499).status, requires_flag("new", status=499).detail) == (
+        499,
+        "Refused",
+    )
+
+
 @pytest.mark.parametrize(
     ("keys", "value", "passes"),
     [

@@ -14,7 +14,7 @@ from shipsilently_fastapi.lifespan import running
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from shipsilently_core import ShipSilentlyClient
+from shipsilently_core import ConfigurationError, ShipSilentlyClient
 from shipsilently_core.testing import ScriptedService
 from shipsilently_local import LocalService
 from tests.test_fastapi.apps import our_threads, serving
@@ -342,6 +342,12 @@ async def test_a_client_that_cannot_be_closed_does_not_break_the_end(
     async with owned(Brittle()).lifespan(FastAPI()):
         pass
     assert sum("could not be closed" in line for line in caplog.messages) == 1
+
+
+def test_a_lifespan_that_is_called_without_an_app_says_how_it_is_meant() -> None:
+    """Handed over called, it would fail at the start of the app, with words of FastAPI's."""
+    with pytest.raises(ConfigurationError, match=r"write lifespan=shipsilently\.lifespan$"):
+        ShipSilently(api_key="k").lifespan()  # type: ignore[call-overload]  # the mistake
 
 
 def test_the_lifespan_is_an_object() -> None:

@@ -176,6 +176,13 @@ def test_errors_of_the_set_up_are_the_projects_own() -> None:
             ShipSilently(bare_app(), api_key="")
 
 
+def test_what_is_no_app_is_refused_without_being_shown() -> None:
+    """Whoever gives the key in the app's place is told where it goes."""
+    given: Any = "sk_secret"
+    with pytest.raises(ConfigurationError, match=r"^app: is a str, .* a key goes to api_key=$"):
+        ShipSilently(given)
+
+
 FACTORY_IN_A_PARENT = """
 import threading
 from flask import Flask

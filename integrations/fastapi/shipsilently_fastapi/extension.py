@@ -67,6 +67,10 @@ class ShipSilently:
         if client is not None and (config is not None or settings):
             given = "config" if config is not None else next(iter(settings))
             raise ConfigurationError(given, "is given beside a client, which has its own")
+        if client is not None and not (isinstance(client, ShipSilentlyClient) or callable(client)):
+            raise ConfigurationError(
+                "client", f"is a {type(client).__name__}, and must be a client or make one"
+            )
         if context is not None and not callable(context):
             raise ConfigurationError("context", "must be a function that takes the connection")
         self.context = context

@@ -52,7 +52,7 @@ class Gate:
         self.keys = keys
         self.value = value
         self.status = status
-        self.detail = HTTPStatus(status).phrase if detail is None else detail
+        self.detail = _phrase(status) if detail is None else detail
         # FastAPI reads from the signature what to call first.
         self.__signature__ = inspect.Signature(
             [
@@ -87,6 +87,14 @@ class Gate:
             if state is not WebSocketState.CONNECTING or not answerable:
                 return WebSocketException(_POLICY_VIOLATION, self.detail)
         return HTTPException(self.status, self.detail)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        # One that nobody has registered, such as 499.
+        return "Refused"
 
 
 def holds(flags: Flags, key: str, value: Any = True) -> bool:

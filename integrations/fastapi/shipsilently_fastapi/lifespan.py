@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import anyio
 
+from shipsilently_core import ConfigurationError
+
 if TYPE_CHECKING:
     from .extension import ShipSilently
 
@@ -56,8 +58,15 @@ class Lifespan:
             app: The app that starts.
             inner: A lifespan of your own. It may use the client to its end, and its
                 state is kept.
+
+        Raises:
+            ConfigurationError: Neither is given.
         """
         if inner is None:
+            if app is None:
+                raise ConfigurationError(
+                    "lifespan", "is handed over, not called: write lifespan=shipsilently.lifespan"
+                )
             return self._run(app)
         if self._inner is not None:
             inner = _nested(self._inner, Lifespan(self.shipsilently, inner)._inner)

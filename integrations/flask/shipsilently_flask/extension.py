@@ -79,8 +79,12 @@ class ShipSilently:
         """Set up an app, once.
 
         Raises:
-            ConfigurationError: A setting is wrong, or the app is set up already.
+            ConfigurationError: A setting is wrong, this is no app, or one that is set up already.
         """
+        if not isinstance(app, Flask):
+            raise ConfigurationError(
+                "app", f"is a {type(app).__name__}, and must be a Flask app; a key goes to api_key="
+            )
         if NAME in app.extensions:
             raise ConfigurationError(
                 "init_app", f"the app {app.name!r} is set up already; one call is enough"
