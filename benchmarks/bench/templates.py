@@ -58,6 +58,7 @@ def django() -> tuple[dict[str, Work], Callable[[], object]]:
     from django.http import HttpResponse
     from django.template import Context, Engine
     from django.test import RequestFactory
+    from django.urls import ResolverMatch
     from shipsilently_django import FlagsMiddleware
 
     configured.configure(
@@ -67,6 +68,8 @@ def django() -> tuple[dict[str, Work], Callable[[], object]]:
     )
     django.setup()
     request: Any = RequestFactory().get("/")
+    # As every request has that a view renders a page for.
+    request.resolver_match = ResolverMatch(lambda request: HttpResponse(""), (), {})
     FlagsMiddleware(lambda request: HttpResponse(""))(request)
     assert request.flags.get(FLAG, False) is True
     # Once in a page stands `load`, or never: here it is no part of what one flag costs.
