@@ -22,10 +22,11 @@ CAUSES = {
         "its own. In the midst of a request the same takes twice as long, since what the "
         "framework does in between takes its place in the processor's caches: of two look-ups in "
         "a row, the second takes less than half as long as the first. The integrations' own "
-        "share is what is there without a read (see `unread`), finding out whom for, and in "
-        "Django and Flask one more call for each read: `request.flags` follows logins, and "
-        "Flask's `flags` finds the request. Ten calls of a method that does nothing but look up "
-        "a dictionary are a tenth of all."
+        "share is what is there without a read (see `unread`), finding out whom for, in Django "
+        "also whether a cache of pages would keep the answer for others, and in Django and Flask "
+        "one more call for each read: `request.flags` follows logins, and Flask's `flags` finds "
+        "the request. Ten calls of a method that does nothing but look up a dictionary are a "
+        "tenth of all."
     ),
     "all_flags": (
         "An object made anew for the request, which any such thing needs, takes a quarter longer "
