@@ -137,6 +137,40 @@ def flask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
     return run
 
 
+OWN_COMMANDS = """
+import click
+from flask import Flask
+
+app = Flask("shop")
+
+@app.cli.group("shipsilently")
+def own(): "The app's own."
+
+@own.command("mine")
+def mine(): click.echo("the app's own command")
+"""
+MORE_COMMANDS = """
+import click
+from flask import Flask
+from shipsilently_flask import ShipSilently
+
+app = Flask("shop")
+ShipSilently(app, api_key="sk_local", api_url="http://127.0.0.1:9")
+
+@app.cli.commands["shipsilently"].command("mine")
+def mine(): click.echo("the app's own command")
+"""
+
+
+@pytest.mark.parametrize("text", [OWN_COMMANDS, MORE_COMMANDS], ids=["own", "more"])
+def test_an_app_may_have_commands_of_its_own_under_this_name(
+    flask: Callable[..., Any], text: str
+) -> None:
+    """What the distribution brings to every app does not stand before what an app has itself."""
+    assert flask(text, "mine").stdout == "the app's own command\n"
+    assert "mine" in flask(text, "--help").stdout
+
+
 def test_a_gate_that_leads_nowhere_is_a_failure(service: LocalService) -> None:
     """A misspelt `redirect_to` is found while the flag is still on, and nobody refused."""
     app = site(service)

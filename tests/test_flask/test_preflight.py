@@ -141,3 +141,24 @@ def test_a_preflight_that_a_decorator_answers_works_through_a_shut_gate(
     assert (answer.text, answer.headers["Access-Control-Allow-Origin"]) == ("", "*")
     assert app.test_client().get("/").status_code == 404
     assert served == []
+
+
+@pytest.mark.parametrize("place", ["decorated", "blueprint", "both"])
+def test_a_view_that_is_to_answer_by_hand_is_not_run_behind_a_shut_gate(
+    answering: Callable[..., Any], served: list[str], place: str
+) -> None:
+    """Flask's attributes for that are trusted on what is put around a view, not on itself."""
+    answering.required_methods = {"OPTIONS"}  # type: ignore[attr-defined]
+    answering.provide_automatic_options = False  # type: ignore[attr-defined]
+    app = make_app(ScriptedService(FLAGS))
+    blueprint = Blueprint("b", __name__)
+    view = answering
+    if place != "blueprint":
+        view = requires_flag("off" if place == "decorated" else "on")(answering)
+    if place != "decorated":
+        flags.gate(blueprint, "off")
+    blueprint.add_url_rule("/", "page", view)
+    app.register_blueprint(blueprint)
+    answer = app.test_client().options("/")
+    assert (answer.status_code, answer.text, served) == (200, "", [])
+    assert app.test_client().get("/").status_code == 404

@@ -24,6 +24,7 @@ __all__ = ["behind"]
 #: How many things are looked at for one lifespan. Each router that an app includes puts another
 #: two around what was there.
 _MOST = 10_000
+_MOST_IN_LIST = 100
 
 #: What was found, or that nothing was, by the lifespan's id, as long as that lives. It is not
 #: held: it may hold the app, which holds the lifespan.
@@ -94,7 +95,8 @@ def _within(thing: Any, kind: type) -> Iterator[Any]:
     elif kind is partial:
         yield from (thing.func, *thing.args, *thing.keywords.values())
     elif kind is list or kind is tuple:
-        yield from thing
+        # Something else is in a longer one.
+        yield from thing[:_MOST_IN_LIST]
     elif callable(thing) and not issubclass(kind, type | Starlette | Router):
         yield from _attributes(thing)
 

@@ -21,6 +21,8 @@ __all__ = ["Lifespan"]
 #: The name in the lifespan's state, and on ``app.state``, under which requests find the client.
 STATE = "shipsilently"
 
+_NOT_GIVEN: Any = object()
+
 #: Seconds beyond the client's own limit for which a cancelled shutdown still waits for it.
 _GRACE = 3.0
 
@@ -51,11 +53,11 @@ class Lifespan:
     def __call__(self, app: Any) -> AbstractAsyncContextManager[Mapping[str, Any]]: ...
     @overload
     def __call__(self, *, inner: Any) -> Lifespan: ...
-    def __call__(self, app: Any = None, *, inner: Any = None) -> Any:
+    def __call__(self, app: Any = _NOT_GIVEN, *, inner: Any = None) -> Any:
         """Run for `app`; or, with `inner`, give a lifespan that runs both.
 
         Args:
-            app: The app that starts.
+            app: The app that starts; ``None`` for routes without one.
             inner: A lifespan of your own. It may use the client to its end, and its
                 state is kept.
 
@@ -63,7 +65,7 @@ class Lifespan:
             ConfigurationError: Neither is given.
         """
         if inner is None:
-            if app is None:
+            if app is _NOT_GIVEN:
                 raise ConfigurationError(
                     "lifespan", "is handed over, not called: write lifespan=shipsilently.lifespan"
                 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 from flask import current_app
-from flask.cli import AppGroup
+from flask.cli import AppGroup, ScriptInfo
 from msgspec import Struct
 
 from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyClient
@@ -18,12 +18,42 @@ from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyCli
 from .doctor import doctor
 from .state import state_of
 
-__all__ = ["commands"]
+__all__ = ["commands", "everywhere"]
 
-#: `ShipSilently` puts it into the app, and the distribution among Flask's own commands: an app
-#: that cannot be loaded has none, and its doctor is to say why.
-commands = AppGroup("shipsilently", help="Ask for feature flags, as this app's client sees them.")
+_HELP = "Ask for feature flags, as this app's client sees them."
+
+#: `ShipSilently` puts it into the app.
+commands = AppGroup("shipsilently", help=_HELP)
 commands.add_command(doctor)
+
+
+class _Everywhere(AppGroup):
+    """The same among Flask's own commands, which come before an app's.
+
+    An app that cannot be loaded has no commands, and its doctor is to say why. What an app
+    itself has under this name goes before.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return (_in_app(ctx) or commands).list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One of them."""
+        return (_in_app(ctx) or commands).get_command(ctx, cmd_name)
+
+
+def _in_app(ctx: click.Context) -> click.Group | None:
+    """What the app has under this name; ``None`` where it has nothing, or cannot be loaded."""
+    try:
+        found = ctx.ensure_object(ScriptInfo).load_app().cli.commands.get(commands.name or "")
+    except (Exception, SystemExit):
+        # Whoever needs the app will say so.
+        return None
+    return found if isinstance(found, click.Group) else None
+
+
+everywhere = _Everywhere("shipsilently", help=_HELP)
 
 _user = click.option("--user", metavar="ID", help="The userId to ask for.")
 

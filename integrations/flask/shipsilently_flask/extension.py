@@ -26,19 +26,22 @@ _HELP = "Ask for feature flags, as this app's client sees them."
 
 
 class _Commands(AppGroup):
-    """``flask shipsilently``, imported when it is used: no server needs it."""
+    """``flask shipsilently``, imported when it is used: no server needs it.
+
+    An app may add commands of its own.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names."""
         from .commands import commands
 
-        return commands.list_commands(ctx)
+        return sorted({*commands.list_commands(ctx), *super().list_commands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """One of them."""
         from .commands import commands
 
-        return commands.get_command(ctx, cmd_name)
+        return super().get_command(ctx, cmd_name) or commands.get_command(ctx, cmd_name)
 
 
 class ShipSilently:

@@ -16,7 +16,7 @@ from shipsilently_core import ConfigurationError
 from .conditions import Condition, checked_keys
 from .current import current_flags
 from .lost import remember_target
-from .order import remember_gate
+from .order import is_gate, remember_gate
 from .signals import atell, gate_refused, tell
 from .state import state_of
 from .targets import Target, target_of
@@ -189,10 +189,18 @@ def _answers_options(view: Any) -> bool:
     """Whether a decorator has told Flask that it answers ``OPTIONS`` in the view's place.
 
     By these attributes `cross_origin` of Flask-CORS does so, for example, and answers a
-    browser's preflight without the view.
+    browser's preflight without the view. A view itself may have them, too, and is then to
+    answer by hand.
     """
+    while is_gate(view):
+        view = view.__wrapped__
     required = getattr(view, "required_methods", None) or ()
-    return "OPTIONS" in required and getattr(view, "provide_automatic_options", None) is False
+    is_decorated = hasattr(view, "__wrapped__")
+    return (
+        is_decorated
+        and "OPTIONS" in required
+        and getattr(view, "provide_automatic_options", None) is False
+    )
 
 
 def _door(

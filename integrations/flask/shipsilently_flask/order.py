@@ -12,7 +12,7 @@ from flask import Flask
 
 from shipsilently_core import ConfigurationError
 
-__all__ = ["check_order", "remember_gate"]
+__all__ = ["check_order", "is_gate", "remember_gate"]
 
 # From a view to what a gate made of it. Neither is kept alive for this.
 _gates: weakref.WeakKeyDictionary[FunctionType, weakref.ref[Callable[..., Any]]] = (
@@ -24,6 +24,13 @@ def remember_gate(view: Callable[..., Any], gated: Callable[..., Any]) -> None:
     """A gate was put around `view`; `gated` is what should be routed to."""
     if isinstance(view, FunctionType):
         _gates[view] = weakref.ref(gated)
+
+
+def is_gate(function: Any) -> bool:
+    """Whether this is what a gate has made of a view, and not what was put around that."""
+    view = getattr(function, "__wrapped__", None)
+    gated = _gates.get(view) if isinstance(view, FunctionType) else None
+    return gated is not None and gated() is function
 
 
 def check_order(app: Flask) -> None:
