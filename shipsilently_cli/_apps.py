@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shipsilently_core import ShipSilentlyClient
+from shipsilently_core import ConfigurationError, ShipSilentlyClient
 
 __all__ = ["client_in", "place_of", "without_client"]
 
@@ -34,13 +34,20 @@ def client_in(found: Any) -> ShipSilentlyClient | None:
         lambda: found.extensions["shipsilently"].client,
     ]
     for place in places:
-        try:
-            client = place()
-        except (AttributeError, KeyError, TypeError):
-            continue
+        client = _asked(place)
         if isinstance(client, ShipSilentlyClient):
             return client
     return None
+
+
+def _asked(place: Callable[[], Any]) -> Any:
+    try:
+        return place()
+    except ConfigurationError:
+        raise
+    except Exception:
+        # It is no place where a client is; what others put into their messages is not shown.
+        return None
 
 
 def _in_asgi(app: Any) -> Any:
@@ -55,6 +62,8 @@ def without_client(found: Any, module: str) -> str:
     for framework, advice in _MISSING.items():
         if framework in roots:
             return f"has no ShipSilently: {advice}"
+    if "shipsilently_flask" in roots:
+        return "is the extension: name the Flask app that it is in"
     if "django" in roots:
         return "is Django's: run  python manage.py shipsilently doctor"
     if callable(found):

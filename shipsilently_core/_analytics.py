@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ._clock import Clock
 from ._events import Check, accepted_of, events_body
 from ._notices import Notices
-from ._process import Latch, Lock
+from ._process import Latch, Lock, this_thread
 from ._snapshot import Row
 from ._wire import EVENTS, Reply, Request, failure_of, retry_after
 from .config import AnalyticsConfig
@@ -299,8 +299,9 @@ class Analytics:
     def end_turn(self, unsent: list[Check], refused: int, failure: Failure | None) -> None:
         """A delivery has ended: put back what is unsent, in front, as far as there is room."""
         try:
-            self._take_sheets()
+            # First: whatever interrupts the rest, these are there.
             self._buffer.extendleft(reversed(unsent))
+            self._take_sheets()
             self._let_oldest_go()
         finally:
             # Also where something interrupts it, the next may begin.
@@ -361,8 +362,10 @@ class Analytics:
             timeout: Seconds for all of it.
         """
         delivery = _Delivery(self, timeout)
+        delivery.thread = this_thread()
         while (other := self._take_turn(delivery)) is not None:
-            if not other.over.wait(delivery.time_left()):
+            # A handler of a signal may have come in the midst of its own thread's delivery.
+            if other.thread == delivery.thread or not other.over.wait(delivery.time_left()):
                 return 0
         try:
             while (request := delivery.next_request()) is not None:
@@ -403,6 +406,8 @@ class _Delivery:
         self._sent = 0
         self._refused = 0
         self._failure: Failure | None = None
+        #: The thread that it blocks.
+        self.thread: int | None = None
         self.accepted = 0
         #: Set when the next flush may begin.
         self.over: Latch[bool] = Latch()
@@ -446,7 +451,9 @@ class _Delivery:
     def end(self) -> None:
         """What was not sent goes back, and the next flush may begin."""
         unsent = (self._checks or [])[self._sent :]
-        if unsent and self._failure is None:
-            self._analytics.cut_short()
-        self._analytics.end_turn(unsent, self._refused, self._failure)
-        self.over.set(True)
+        try:
+            if unsent and self._failure is None:
+                self._analytics.cut_short()
+            self._analytics.end_turn(unsent, self._refused, self._failure)
+        finally:
+            self.over.set(True)

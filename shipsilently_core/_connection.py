@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
@@ -33,7 +32,7 @@ from ._network import (
     connect,
     time_left,
 )
-from ._process import Lock
+from ._process import Lock, Places
 
 __all__ = ["Heads", "Idle", "Listening", "Pool", "Wire", "listen"]
 
@@ -247,12 +246,12 @@ class Pool:
         self._target = target
         self._sockets = sockets
         self._heads = Heads()
-        self._free = threading.Semaphore(CONNECTIONS)
+        self._free = Places(CONNECTIONS)
         self._idle: Idle[_Connection] = Idle()
 
     def exchange(self, question: Question, answer: Answering) -> None:
         """Ask, and wait for the answer, until this thread's deadline."""
-        if not self._free.acquire(timeout=time_left()):
+        if not self._free.take(time_left()):
             raise PoolTimeout
         try:
             connection = self._idle.take() or _Connection(connect(self._target, self._sockets))
@@ -265,7 +264,7 @@ class Pool:
                 else:
                     connection.drop()
         finally:
-            self._free.release()
+            self._free.give_back()
 
     def let_go(self) -> None:
         """Close what nobody uses."""

@@ -86,6 +86,7 @@ class Attempt(Latch[View]):
         view: What it gave where the service need not, or must not, be asked.
         leads: Whether other processes leave it to this one to ask the service.
         work: Holds the task that carries it out, which nothing else would.
+        thread: The thread that it blocks.
         error: What that raised and whoever wanted it is to see; a transport raises nothing.
     """
 
@@ -100,6 +101,7 @@ class Attempt(Latch[View]):
         self.view: View | None = None
         self.leads = False
         self.work: object = None
+        self.thread: int | None = None
         self.error: Exception | None = None
 
 

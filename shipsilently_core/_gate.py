@@ -45,7 +45,7 @@ class Gate:
        one runs (`background`), else by one request at a time; the first success
        opens it and ends the cool-downs that the outage had caused. The background asks
        for one context only; where the service answers and that is refused, the cause may
-       be that context alone, so one request may try beside it.
+       be that context alone, so one request may try beside it, for a context that does not rest.
     3. Three attempts are under way and the service has not answered anybody for much
        longer than it usually takes: it hangs, so nobody joins them until one has ended.
     4. The service said ``Retry-After``: nobody asks before.
@@ -164,11 +164,15 @@ class Gate:
         """A request's attempt for this context has ended, in whatever way."""
         with self._lock:
             self._under_way.pop(key, None)
+            if key == self._beside:
+                self._beside = b""
 
     def _admit_probe(self, key: bytes, now: float) -> Failure | None:
         if self._closed is not None and self.background and self._spare:
-            self._spare, self._beside = False, key
-            return None
+            cool_down = self._cool_downs.get(key)
+            if cool_down is None or now >= cool_down.until:
+                self._spare, self._beside = False, key
+                return None
         if self._closed is None or self.background or now < self._probe_at:
             return self._closed
         # This request is the probe; the next may go when it has had its answer, or on the ladder.

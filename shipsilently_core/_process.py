@@ -20,9 +20,11 @@ __all__ = [
     "UNMARKED",
     "Bell",
     "Errand",
+    "Event",
     "Latch",
     "Lock",
     "Mark",
+    "Places",
     "ProcessGuard",
     "Worker",
     "at_exit_and_fork",
@@ -32,6 +34,7 @@ __all__ = [
     "run_on",
     "running_loop",
     "spawn",
+    "this_thread",
 ]
 
 T = TypeVar("T")
@@ -39,6 +42,67 @@ T = TypeVar("T")
 #: One that its own thread may take again: a handler of a signal, or a finalizer, runs in the midst
 #: of whatever that thread is doing, and would wait for itself for ever.
 Lock = threading.RLock
+
+
+class Event:
+    """`threading.Event`, whose own lock a handler of a signal would wait for."""
+
+    def __init__(self) -> None:
+        # Its lock is one that can be taken again.
+        self._changed = threading.Condition()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether it has happened."""
+        return self._is_set
+
+    def set(self) -> None:
+        """It has happened: wake all who wait."""
+        with self._changed:
+            self._is_set = True
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """It may happen again."""
+        self._is_set = False
+
+    def wait(self, timeout: float | None) -> bool:
+        """Block for at most `timeout` seconds, ``None`` for any time; whether it has happened."""
+        with self._changed:
+            if not self._is_set:
+                self._changed.wait(timeout)
+            return self._is_set
+
+
+class Places:
+    """So many may be taken at once; a semaphore that can be taken in a handler of a signal.
+
+    Args:
+        count: How many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._freed = threading.Condition()
+        self._free = count
+
+    def take(self, timeout: float) -> bool:
+        """Block for at most `timeout` seconds until one is free; whether it is taken."""
+        with self._freed:
+            if not self._freed.wait_for(lambda: self._free > 0, timeout):
+                return False
+            self._free -= 1
+            return True
+
+    def give_back(self) -> None:
+        """Another may have it."""
+        with self._freed:
+            self._free += 1
+            self._freed.notify()
+
+
+def this_thread() -> int:
+    """The number of the thread that this code runs in."""
+    return threading.get_ident()
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -111,7 +175,7 @@ class Latch(Generic[T]):
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._event = threading.Event()
+        self._event = Event()
         self._futures: list[asyncio.Future[None]] = []
         self._result: T | None = None
 
@@ -177,7 +241,8 @@ class Errand(Latch[T]):
         super().__init__()
         self._work = work
         self.here = here
-        self._begun = Lock()
+        # Nobody waits for it, and its own thread is not to take it again.
+        self._begun = threading.Lock()
 
     def run(self) -> None:
         """Carry it out, the first time, unless it has a result already."""
@@ -206,7 +271,7 @@ class Bell:
     """Wakes the one thread that waits on it; closed, it never lets anybody wait again."""
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._event = Event()
         self._closed = False
 
     @property

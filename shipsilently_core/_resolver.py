@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ._evaluation import Attempt, Evaluator
-from ._process import on_event_loop, spawn
+from ._process import on_event_loop, spawn, this_thread
 from ._view import View
 from .context import Context
 from .values import Failure
@@ -84,6 +84,7 @@ class Resolver:
         return view
 
     def _lead(self, attempt: Attempt) -> View | None:
+        attempt.thread = this_thread()
         try:
             if attempt.consults:
                 for latch, seconds in self.evaluator.consult(attempt):
@@ -109,6 +110,7 @@ class Resolver:
             reply = None
             if attempt.view is None:
                 reply = await (await self._atransport()).asend(attempt.request)
+            self.evaluator.finish(attempt, reply)
         except BaseException as error:
             if isinstance(error, Exception):
                 # What nobody expected is its caller's to see, and not to be tried for ever.
@@ -116,11 +118,12 @@ class Resolver:
             self.evaluator.abandon(attempt)
             if attempt.error is None:
                 raise
-            return
-        self.evaluator.finish(attempt, reply)
 
     def _follow(self, attempt: Attempt) -> View | None:
-        there = attempt.wait(self.evaluator.patience(attempt))
+        # A handler of a signal may have come in the midst of its own thread's attempt.
+        there = attempt.done or (
+            attempt.thread != this_thread() and attempt.wait(self.evaluator.patience(attempt))
+        )
         return self._outcome(attempt, there, leads=False)
 
     def _outcome(self, attempt: Attempt, there: bool, *, leads: bool) -> View | None:

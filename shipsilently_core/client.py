@@ -656,6 +656,10 @@ class ShipSilentlyClient:
                 tell=self,
             )
         background.start()
+        if self.evaluator.closed:
+            # By a handler of a signal, in the midst of this, which found nothing to end.
+            self._background = None
+            background.stop(0.0)
 
     def _see_loop(self) -> None:
         loop = self._emitter.loop

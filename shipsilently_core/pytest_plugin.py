@@ -146,13 +146,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """See to it that apps can be imported without a key, which the first conftests may do."""
+    if early_config.getini(_OPTION) and not any(map(os.environ.get, KEY_VARIABLES)):
+        os.environ[KEY_VARIABLES[0]] = _NO_KEY
+        early_config.add_cleanup(_forget_key)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks; and see to it that apps can be imported without a key."""
+    """Declare the marks."""
     for mark in _MARKS:
         config.addinivalue_line("markers", mark)
-    if config.getini(_OPTION) and not any(map(os.environ.get, KEY_VARIABLES)):
-        os.environ[KEY_VARIABLES[0]] = _NO_KEY
-        config.add_cleanup(_forget_key)
 
 
 def _forget_key() -> None:

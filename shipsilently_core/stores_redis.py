@@ -43,7 +43,7 @@ _GET: Final = (
     + """
 local found = redis.call('GET', KEYS[2])
 local stamp = found and tonumber(found:sub(1, 16)) or -1
-local good = ARGV[2] ~= '' and stamp > tonumber(ARGV[2]) and stamp <= now
+local good = found and ARGV[2] ~= '' and stamp > tonumber(ARGV[2]) and stamp <= now
     and (ARGV[3] == '' or now - stamp < tonumber(ARGV[3]))
 local leads = 0
 if not good then

@@ -81,6 +81,18 @@ def test_a_part_that_asks_for_none_is_kept_as_ever(waiting: bool) -> None:
         assert shown == "1off"
 
 
+def test_a_part_sees_what_the_page_was_loaded_with() -> None:
+    """Globals of one page are handed to its parts, which are then not kept: as ever."""
+    environment, _ = made(
+        {
+            "part": "{% set shown = name %}",
+            "page": "{% from 'part' import shown %}{{ shown }}",
+        }
+    )
+    shown = [environment.get_template("page", globals={"name": n}).render() for n in ("a", "b")]
+    assert shown == ["a", "b"]
+
+
 def test_a_part_that_raises_leaves_nothing_behind() -> None:
     """The next page is rendered as if there had been none."""
     environment, _ = made({"part": "{{ 1 / 0 }}", "page": "{% include 'part' without context %}"})

@@ -348,10 +348,10 @@ class TestThreads:
         assert transport.send(ASK).status == 200
         free = threads_of(transport)._free
         for _ in range(CONNECTIONS):
-            assert free.acquire(blocking=False)
+            assert free.take(0)
         reply = transport.send(Request("/", b"{}", timeout=0.1))
         assert (reply.failure, reply.cause) == (Failure.TIMEOUT, "PoolTimeout")
-        free.release()
+        free.give_back()
         assert transport.send(ASK).status == 200
 
     def test_calls_that_fail_take_no_place(
@@ -361,11 +361,11 @@ class TestThreads:
         server.always(Answer(drop=True))
         for _ in range(5):
             assert transport.send(ASK).failure is Failure.NETWORK
-        assert threads_of(transport)._free._value == CONNECTIONS
+        assert threads_of(transport)._free._free == CONNECTIONS
         assert transport._sockets._living() == []
         nobody = HttpTransport(Config(api_key=KEY, api_url=f"http://127.0.0.1:{free_port}"))
         assert nobody.send(ASK).failure is Failure.NETWORK
-        assert threads_of(nobody)._free._value == CONNECTIONS
+        assert threads_of(nobody)._free._free == CONNECTIONS
 
     def test_one_that_was_idle_for_long_is_not_used(
         self, transport: HttpTransport, server: WireServer

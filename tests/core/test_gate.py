@@ -186,6 +186,29 @@ def test_a_request_that_tries_in_vain_leaves_the_background_s_ladder_alone(
     assert gate.admit(b"u4") is None
 
 
+def test_a_context_that_rests_does_not_try_beside_the_background(clock: ManualClock) -> None:
+    """One that is always refused leaves that to the others, however often it asks."""
+    gate = gate_of(clock)
+    gate.background = True
+    for key in (U1, U1, U2, U1):
+        fail(gate, key)
+    assert gate.admit(U2) is Failure.SERVER
+    assert gate.admit(U3) is None
+
+
+def test_a_request_beside_that_was_interrupted_changes_no_ladder(clock: ManualClock) -> None:
+    """What fails for its context later counts as any other failure."""
+    gate = gate_of(clock)
+    gate.background = True
+    for key in (U1, U1, U2, U1):
+        fail(gate, key)
+    assert gate.admit(U3) is None
+    gate.ended(U3)
+    clock.advance(1)
+    fail(gate, U3)
+    assert gate.probe_in() == 2.0
+
+
 @pytest.mark.parametrize("failure", [Failure.TIMEOUT, Failure.NETWORK, Failure.AUTH])
 def test_where_the_service_is_out_of_reach_no_request_pays_for_trying(
     clock: ManualClock, failure: Failure

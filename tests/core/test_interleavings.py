@@ -16,8 +16,10 @@ from shipsilently_core import EvaluationResult, ShipSilentlyClient, Source
 from shipsilently_core._background import Background
 from shipsilently_core._cache import SharedBodies
 from shipsilently_core._knowledge import Knowledge
+from shipsilently_core._process import Event, Places
 from shipsilently_core._seen import Seen
 from shipsilently_core._snapshot import Row, Snapshot
+from shipsilently_core._wire import Reply
 from shipsilently_core.stores import FileStore
 from shipsilently_core.testing import ManualClock, ScriptedService, override_flags
 from tests.core.delivering import Setup as Delivering
@@ -113,6 +115,19 @@ def test_two_requests_of_one_user_both_find_what_another_process_has_left(
     )
     assert restarted.flags(ADA).get("who", "?") == "ada-4711"
     assert held.let_go() == "ada-4711"
+
+
+def test_what_is_known_elsewhere_takes_no_memory_twice(restarted: ShipSilentlyClient) -> None:
+    """Once a user's values are in memory, the store's copy of them is let go."""
+    keeper = restarted.evaluator.keeper
+    assert keeper is not None
+    status = restarted.status().store
+    assert status is not None
+    for who, left in ((ADA, status.contexts - 1), (EVE, status.contexts - 2)):
+        restarted.flags(who).load()
+        status_now = restarted.status().store
+        assert status_now is not None
+        assert status_now.contexts == left
 
 
 def test_what_was_recalled_in_between_is_found_in_memory(
@@ -325,6 +340,146 @@ def test_a_handler_of_a_signal_never_waits_for_the_thread_that_it_interrupts(
     left = s.client.status().buffered_events
     assert len(counted) + left == 2 + (verb == "get")
     assert left <= (verb == "close")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+@pytest.mark.parametrize("what", ["Event", "Places"])
+def test_a_handler_of_a_signal_may_do_what_it_interrupts(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Ringing a bell and giving a place back, in the midst of ringing it and giving one back."""
+    event, places = Event(), Places(1)
+    assert places.take(0)
+    work = event.set if what == "Event" else places.give_back
+    condition = event._changed if what == "Event" else places._freed
+    with interrupted(condition, "notify", monkeypatch) as handlers:
+        monkeypatch.setattr(condition, "notify_all", condition.notify)
+        handlers.append(work)
+        work()
+        assert not handlers
+    assert event.is_set() is (what == "Event")
+    assert places.take(0) is (what == "Places")
+
+
+def test_a_place_is_waited_for_as_long_as_it_takes_or_is_allowed() -> None:
+    """Whoever gives one back wakes one who waits."""
+    places, taken = Places(1), list[bool]()
+    assert places.take(0)
+    assert not places.take(0.01)
+    thread = threading.Thread(target=lambda: taken.append(places.take(LIMIT)))
+    thread.start()
+    places.give_back()
+    thread.join(LIMIT)
+    assert taken == [True]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+def test_a_handler_does_not_wait_for_the_delivery_that_it_interrupts() -> None:
+    """It delivers nothing, and what was on its way arrives when it has returned."""
+    made = Delivering()
+    keys = made.record(3)
+    accepted: list[int] = []
+
+    def send(request: Any) -> Any:
+        # As a handler would, in the thread of the delivery.
+        accepted.append(made.flush(LIMIT))
+        return made.post.send(request)
+
+    assert made.analytics.flush(send, LIMIT) == 3
+    assert accepted == [0]
+    assert made.post.taken == keys
+
+
+def test_a_handler_does_not_wait_for_the_evaluation_that_it_interrupts() -> None:
+    """It sees what is known of that user, and the interrupted read what the service says."""
+    seen: list[Any] = []
+
+    class Interrupted(ScriptedService):
+        def send(self, request: Any) -> Any:
+            seen.append(client.flags(ADA).get("x", "default"))
+            return super().send(request)
+
+    service = Interrupted({"x": "value"})
+    client = ShipSilentlyClient(api_key=KEY, transport=service, background=False, timeout=LIMIT)
+    assert client.flags(ADA).get("x", "") == "value"
+    assert seen == ["default"]
+    assert len(service.requests) == 1
+
+
+def test_a_client_that_a_handler_closes_while_it_starts_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was begun in the midst of that is ended."""
+    client = ShipSilentlyClient(api_key=KEY, transport=ScriptedService({"x": True}))
+    start, started = Background.start, list[Background]()
+
+    def closed_before(background: Background) -> bool:
+        monkeypatch.undo()
+        started.append(background)
+        taken, client._background = client._background, None
+        client.close()
+        client._background = taken
+        return start(background)
+
+    monkeypatch.setattr(Background, "start", closed_before)
+    client.start()
+    assert client._background is None
+    assert not client.evaluator.gate.background
+    (begun,) = started
+    assert all(worker.join(LIMIT) for worker in begun._workers)
+
+
+def test_an_interrupted_end_of_a_delivery_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be sent is there again, and the next delivery may begin."""
+    made = Delivering()
+    keys = made.record(3)
+    made.post.answers = [Reply(503)]
+
+    def strike() -> None:
+        raise KeyboardInterrupt
+
+    def send(request: Any) -> Any:
+        monkeypatch.setattr(made.analytics, "_take_sheets", strike)
+        return made.post.send(request)
+
+    with pytest.raises(KeyboardInterrupt):
+        made.analytics.flush(send, LIMIT)
+    monkeypatch.undo()
+    made.clock.advance(30)
+    assert made.flush() == 3
+    assert made.post.taken == keys
+
+
+def test_a_limit_of_time_that_strikes_in_a_refresh_leaves_what_was_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The refresh is over, and what was seen before is read as fast as before."""
+    s = setup({"x": 1}, background=False)
+    flags = s.client.flags(ADA)
+    assert flags.get("x", 0) == 1
+
+    def strike(*given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(s.client, "resolve", strike)
+    with pytest.raises(KeyboardInterrupt):
+        flags.refresh()
+    assert flags._due is None
+    assert flags.get("x", 0) == 1
+
+
+def test_a_request_never_waits_for_another_that_gathers_checks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it would gather what is listed itself."""
+    made = Delivering()
+    made.analytics.enlist(sheet("a"))
+    held = Held(monkeypatch, Seen, "take", lambda: len(made.analytics))
+    made.analytics.enlist(sheet("b"))
+    made.analytics.record("c", True, "default")
+    assert held.let_go() == 2
+    made.flush()
+    assert sorted(made.post.taken) == ["a", "b", "c"]
 
 
 def test_a_request_that_is_interrupted_by_its_own_kind_is_taken_once() -> None:

@@ -475,3 +475,17 @@ def test_key():
     assert Config().api_key == "mine"
 """
     run(source, ini="shipsilently_offline = true").assert_outcomes(passed=1)
+
+
+def test_offline_a_conftest_may_import_an_app(
+    run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first conftests are imported before anything else, and find a key already."""
+    monkeypatch.delenv("SHIPSILENTLY_API_KEY", raising=False)
+    monkeypatch.delenv("SHIPSILENTLY_KEY", raising=False)
+    pytester.makeconftest("from shipsilently_core import ShipSilentlyClient\nShipSilentlyClient()")
+    source = """
+def test_nothing():
+    pass
+"""
+    run(source, ini="shipsilently_offline = true").assert_outcomes(passed=1)

@@ -90,7 +90,7 @@ def wait_for_followers(client: ShipSilentlyClient, count: int) -> None:
     while time.monotonic() < deadline:
         waiting = 0
         for attempt in list(client.evaluator._in_flight.values()):
-            threads_waiting = attempt._event._cond._waiters  # type: ignore[attr-defined]
+            threads_waiting = attempt._event._changed._waiters  # type: ignore[attr-defined]
             waiting += len(threads_waiting) + len(attempt._futures)
         if waiting >= count:
             return

@@ -77,7 +77,10 @@ class GateMachine(RuleBasedStateMachine):
         if self.now < self.pause_ends:
             return Failure.THROTTLED
         if self.closed is not None:
-            probe_is_due = self.spare if self.background else self.now >= self.next_probe
+            rest = self.rests.get(key)
+            rests = rest is not None and self.now < rest.until
+            beside = self.spare and not rests
+            probe_is_due = beside if self.background else self.now >= self.next_probe
             return None if probe_is_due else self.closed
         rest = self.rests.get(key)
         if rest is not None and self.now < rest.until:
@@ -115,8 +118,18 @@ class GateMachine(RuleBasedStateMachine):
         self.clock.advance(seconds)
         if self.now - self.under_way[key] <= TIMEOUT:
             self.success(key)
+        self.ends(key)
+
+    def ends(self, key: bytes) -> None:
         self.gate.ended(key)
-        del self.under_way[key]
+        self.under_way.pop(key, None)
+        if key == self.beside:
+            self.beside = None
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data())
+    def attempt_is_interrupted(self, data: st.DataObject) -> None:
+        self.ends(data.draw(st.sampled_from(list(self.under_way))))
 
     @rule()
     def background_is_answered(self) -> None:
@@ -138,8 +151,7 @@ class GateMachine(RuleBasedStateMachine):
     def attempt_fails(self, data: st.DataObject, failure: Failure, connected: bool) -> None:
         key = data.draw(st.sampled_from(list(self.under_way)))
         self.failure(key, failure, connected)
-        self.gate.ended(key)
-        del self.under_way[key]
+        self.ends(key)
 
     @rule(failure=FAILURES, connected=st.booleans())
     def background_fails(self, failure: Failure, connected: bool) -> None:
