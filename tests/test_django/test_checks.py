@@ -7,12 +7,13 @@ from django.core.checks import CheckMessage, run_checks
 from django.core.management import call_command
 from django.http import HttpResponse
 from django.template import engines
-from django.urls import include, path
+from django.urls import include, path, reverse_lazy
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.cache import never_cache
 from pytest_django import Settings
 from shipsilently_django import FlagsMiddleware, RequiresFlagMixin, flagged_path, requires_flag
+from shipsilently_django.checks import check_targets
 
 from shipsilently_core import ShipSilentlyClient
 from shipsilently_core.signals import connection_state_changed
@@ -126,7 +127,7 @@ def test_visitors_without_a_place_for_their_id_are_found(
         (["email", "name:get_full_name", "staff:is_staff"], []),
         (["nope"], ["W006"]),
         (["a:nope", "b:nope.deeper"], ["W006", "W006"]),
-        (["groups.whatever"], ["W006"]),
+        (["groups.count", "first:groups.first.name", "logentry_set.count"], []),
         (["id:pk", "joined:date_joined.year", "manager:groups.name"], []),
     ],
 )
@@ -210,6 +211,27 @@ def test_a_gate_that_leads_somewhere_is_right(
         path("<name>/", page, name="user"),
     )
     assert ids() == found
+
+
+@pytest.mark.parametrize(
+    ("target", "written"),
+    [(reverse_lazy("nope"), "reverse_lazy('nope')"), (Page.as_view(), "Page")],
+    ids=["lazy", "view"],
+)
+def test_each_gate_is_looked_at_by_itself(settings: Settings, target: Any, written: str) -> None:
+    """A target that is no text is told of as it is written, and hides no other."""
+    right: Any = reverse_lazy("right")
+    settings.SHIPSILENTLY = RIGHT
+    settings.ROOT_URLCONF = Urls(
+        path("a/", requires_flag("x", redirect_to="lgoin")(page)),
+        path("b/", requires_flag("x", redirect_to=target)(page)),
+        path("c/", requires_flag("x", redirect_to=right)(page)),
+        path("right/", page, name="right"),
+    )
+    texts = [found.msg for found in check_targets()]
+    assert len(texts) == 2
+    assert any("redirect_to='lgoin'," in text for text in texts)
+    assert any(f"redirect_to={written}," in text for text in texts)
 
 
 def test_urls_that_cannot_be_loaded_are_djangos_to_tell(settings: Settings) -> None:

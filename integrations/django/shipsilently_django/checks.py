@@ -22,6 +22,7 @@ from .middleware import FlagsMiddleware
 from .options import Reading, read_options
 from .setup import in_tests
 from .stores import DjangoCacheStore
+from .visitors import keeps_sessions
 
 __all__ = [
     "check_attributes",
@@ -87,7 +88,9 @@ def check_middleware(app_configs: Any = None, **kwargs: Any) -> list[CheckMessag
 def check_visitors(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Whether there is what ``ANONYMOUS_ID`` keeps ids with."""
     match _reading().options.anonymous_id:
-        case "session" if not any(map(_keeps_sessions, settings.MIDDLEWARE)):
+        case "session" if not any(
+            keeps_sessions(_middleware(name)) for name in settings.MIDDLEWARE
+        ):
             lacking, consequence = _SESSIONS, "visitors have none, and flags are for nobody"
         case "cookie" if not any(map(_is_ours, settings.MIDDLEWARE)):
             lacking = "shipsilently_django.FlagsMiddleware"
@@ -133,7 +136,7 @@ def check_targets(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
         return []
     return [
         CheckWarning(
-            f"A gate has redirect_to={target!r}, which is no URL's name, or one that needs "
+            f"A gate has redirect_to={target}, which is no URL's name, or one that needs "
             "arguments: whoever it refuses gets an error.",
             hint="Correct its spelling, or write a path or a URL.",
             id="shipsilently.W007",
@@ -237,13 +240,6 @@ def _is_ours(name: str) -> bool:
     return isinstance(middleware, type) and issubclass(middleware, FlagsMiddleware)
 
 
-def _keeps_sessions(name: str) -> bool:
-    """Whether this is Django's middleware for sessions or, by its name, somebody else's."""
-    middleware = _middleware(name)
-    lines = middleware.__mro__ if isinstance(middleware, type) else (middleware,)
-    return any("session" in getattr(line, "__name__", "").lower() for line in lines)
-
-
 def _middleware(name: str) -> Any:
     try:
         return import_string(name)
@@ -261,6 +257,7 @@ def _missing_on(model: Any, path: tuple[str, ...]) -> str | None:
             # What a property or a method gives is not known.
             return None if hasattr(model, part) else part
         model = getattr(field, "related_model", None)
-        if model is None:
+        # Behind a field of several there is a manager, whose methods are not looked at.
+        if model is None or field.many_to_many or field.one_to_many:
             return None
     return None

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, get_resolver
+from django.utils.functional import Promise
 
 from .gates import Gate
 from .urls import FlaggedResolver
@@ -21,20 +22,35 @@ _MOST_LAYERS = 200
 
 
 def wrong_targets() -> list[str]:
-    """What gates name as ``redirect_to`` and has no URL, each once."""
-    named = {target for target in _targets(get_resolver()) if target is not None}
-    return sorted(target for target in named if not _leads_somewhere(target))
+    """What gates name as ``redirect_to`` and has no URL, as it is written, each once."""
+    found = _targets(get_resolver())
+    wrong = {_written(each) for each in found if each is not None and not _leads_somewhere(each)}
+    return sorted(wrong)
 
 
-def _leads_somewhere(target: str) -> bool:
+def _leads_somewhere(target: Any) -> bool:
     try:
         resolve_url(target)
     except NoReverseMatch:
         return False
+    except Exception:
+        # What it says of its URL is the site's own.
+        return True
     return True
 
 
-def _targets(resolver: Any) -> Iterator[str | None]:
+def _written(target: Any) -> str:
+    if isinstance(target, Promise):
+        # To look at its text would look for the URL again.
+        name, *_ = getattr(target, "_args", ()) or ("…",)
+        return f"reverse_lazy({name!r})"
+    if isinstance(target, str):
+        return repr(target)
+    named: str = getattr(getattr(target, "view_class", target), "__qualname__", "an object")
+    return named
+
+
+def _targets(resolver: Any) -> Iterator[Any]:
     if isinstance(resolver, FlaggedResolver):
         yield resolver._gate._redirect_to
     for pattern in getattr(resolver, "url_patterns", ()):
@@ -51,7 +67,7 @@ def _targets(resolver: Any) -> Iterator[str | None]:
         yield from _targets_of_view(pattern.callback)
 
 
-def _targets_of_view(view: Any) -> Iterator[str | None]:
+def _targets_of_view(view: Any) -> Iterator[Any]:
     """Those of the gates among what a view is wrapped in: each layer refers to what is inside."""
     seen: list[Any] = []
     waiting = [view]

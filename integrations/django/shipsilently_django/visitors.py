@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -10,7 +11,7 @@ from django.utils.cache import patch_vary_headers
 
 from .options import Options
 
-__all__ = ["aid_of_visitor", "id_of_visitor", "keep_visitor", "visitor_of"]
+__all__ = ["aid_of_visitor", "id_of_visitor", "keep_visitor", "keeps_sessions", "visitor_of"]
 
 COOKIE = "shipsilently_visitor"
 _SESSION_KEY = "_shipsilently_visitor"
@@ -73,6 +74,12 @@ def keep_visitor(request: HttpRequest, response: HttpResponseBase) -> None:
             httponly=True,
             samesite="Lax",
         )
+
+
+def keeps_sessions(middleware: Any) -> bool:
+    """Whether this is Django's middleware for sessions or, by its name, somebody else's."""
+    lines = middleware.__mro__ if isinstance(middleware, type) else (middleware,)
+    return any("session" in getattr(line, "__name__", "").lower() for line in lines)
 
 
 def _cookie_id(request: HttpRequest) -> str:
