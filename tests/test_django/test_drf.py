@@ -231,6 +231,18 @@ def test_what_a_browser_asks_before_it_sends_is_not_refused(
     assert not service.requests
 
 
+def test_the_opposite_of_a_flag_refuses_it_as_little(browser: Browser, serve: Serve) -> None:
+    """With `~` too `OPTIONS` passes, alone and beside another permission, and a GET is asked."""
+    serve(
+        endpoint(~HasFlag("off")),
+        closed=endpoint(~HasFlag("x")),
+        both=endpoint(~HasFlag("x") & AllowAny),
+    )
+    assert [browser.options(page).status_code for page in ("/", "/closed/", "/both/")] == [200] * 3
+    assert browser.get().status_code == 200
+    assert {browser.get(page).status_code for page in ("/closed/", "/both/")} <= {401, 403}
+
+
 def test_a_request_that_has_passed_no_middleware_has_flags() -> None:
     """They are attached to Django's request, which the framework's looks into."""
     request = Request(RequestFactory().get("/"))

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from rest_framework.exceptions import NotFound
-from rest_framework.permissions import AND, BasePermission, OperandHolder
+from rest_framework.permissions import (
+    AND,
+    NOT,
+    BasePermission,
+    OperandHolder,
+    SingleOperandHolder,
+)
 
 from .flags import flags_of
 from .gates import Gate
@@ -48,6 +54,18 @@ class _Both(AND):  # type: ignore[misc]  # as above
         return getattr(self.refused, "code", None)
 
 
+class _Not(NOT):  # type: ignore[misc]  # as above
+    """The opposite of a flag, which lets pass what no flag is asked for."""
+
+    def has_permission(self, request: Any, view: Any) -> bool:
+        """Whether the request may pass."""
+        return request.method == "OPTIONS" or bool(super().has_permission(request, view))
+
+    def has_object_permission(self, request: Any, view: Any, obj: Any) -> bool:
+        """The same for every object."""
+        return self.has_permission(request, view)
+
+
 class _Kind(type(BasePermission)):  # type: ignore[misc]  # as above
     """The class of permission classes that keep their 404 beside another with ``&``."""
 
@@ -56,6 +74,9 @@ class _Kind(type(BasePermission)):  # type: ignore[misc]  # as above
 
     def __rand__(cls, other: Any) -> Any:
         return _BothHolder(_Both, other, cls)
+
+    def __invert__(cls) -> Any:
+        return SingleOperandHolder(_Not, cls)
 
 
 def HasFlag(*keys: str, value: Any = True, status: int = 404) -> type[Any]:  # a class to its users
