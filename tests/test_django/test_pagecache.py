@@ -373,9 +373,11 @@ def by_token(get_response: Any) -> Any:
     [
         (lambda view: view, 4),
         (requires_flag("x"), 4),
+        (vary_on_cookie, 4),
         (vary_on_headers("X-Token"), 2),
+        (vary_on_headers("Cookie", "X-Token"), 2),
     ],
-    ids=["alone", "gated", "varied"],
+    ids=["alone", "gated", "by cookie", "varied", "by both"],
 )
 @pytest.mark.parametrize("before", [[], [SESSIONS]], ids=["no sessions", "sessions"])
 def test_users_who_are_known_by_a_header(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from django.core.exceptions import SynchronousOnlyOperation
 from django.http import HttpRequest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shipsilently_core import (
     Context,
@@ -18,7 +19,7 @@ from shipsilently_core import (
 )
 from shipsilently_core._view import UNSET
 
-from .pagecache import settle
+from .pagecache import MARK, settle
 from .setup import Setup, get_setup
 from .users import acontext_of, context_of, on_event_loop
 
@@ -37,6 +38,8 @@ log = logging.getLogger("shipsilently")
 Kind = TypeVar("Kind", bound="FlagSet")
 
 _NOBODY = Context()
+#: What no request is marked with, so that the next read looks again.
+_NOT_SETTLED = object()
 _UNAWAITED = (
     "a flag was read in a coroutine before it was known for whom; write `await "
     "request.flags.aevaluate_all()` first, or set PREFETCH"
@@ -56,15 +59,17 @@ class _Seen(Struct, frozen=True):
     Attributes:
         user: The request's, which may have changed since.
         flags: For that user.
-        ready: Whether plain reads may use them as they are: it is known whom they are for, and
-            what that means for Django's cache of pages.
         known: Whether it is known whom they are for.
+        mark: The mark of Django's cache on the request, when it was last settled what these flags
+            mean for a page. A cache that comes later changes it, and then the next read asks again.
+        early: Whether that was before the request had found its view.
     """
 
     user: Any
     flags: Flags
-    ready: bool
     known: bool
+    mark: object
+    early: bool
 
 
 class RequestFlags(Struct, eq=False):  # each request has one, and no other class is made as fast
@@ -108,6 +113,12 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         await (await self._there()).aload()
         return self
 
+    async def _prefetch(self) -> None:
+        """`aload`, before anything is read."""
+        await self.aload()
+        if (seen := self._seen) is not None:
+            self._seen = replace(seen, mark=_NOT_SETTLED)
+
     def refresh(self) -> Self:
         """See what a new request would see now, the context made anew: for long responses."""
         self._seen = None
@@ -144,8 +155,8 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             default: Left out, the one declared in ``DEFAULTS``, else ``None``.
         """
         # As `_now`, without its call.
-        seen = self._seen
-        if seen is not None and seen.ready and seen.user is self._request.__dict__.get("user"):
+        seen, held = self._seen, self._request.__dict__
+        if seen is not None and seen.mark is held.get(MARK) and seen.user is held.get("user"):
             return seen.flags.get(key, default)
         return self._resolve().get(key, default)
 
@@ -175,8 +186,8 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             default: Left out, the one declared in ``DEFAULTS``, else ``False``.
         """
         # As `_now`, without its call.
-        seen = self._seen
-        if seen is not None and seen.ready and seen.user is self._request.__dict__.get("user"):
+        seen, held = self._seen, self._request.__dict__
+        if seen is not None and seen.mark is held.get(MARK) and seen.user is held.get("user"):
             flags = seen.flags
         else:
             flags = self._resolve()
@@ -218,8 +229,8 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         return self._request.__dict__.get("user")
 
     def _now(self) -> Flags:
-        seen = self._seen
-        if seen is not None and seen.ready and seen.user is self._user():
+        seen, held = self._seen, self._request.__dict__
+        if seen is not None and seen.mark is held.get(MARK) and seen.user is held.get("user"):
             return seen.flags
         return self._resolve()
 
@@ -244,7 +255,9 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
     async def _there(self) -> Flags:
         seen, user = self._seen, self._user()
         if seen is not None and seen.user is user:
-            return seen.flags if seen.ready else self._keep(user, seen.flags, known=True)
+            if seen.mark is self._request.__dict__.get(MARK):
+                return seen.flags
+            return self._keep(user, seen.flags, known=True)
         setup = get_setup()
         try:
             flags = setup.client.flags(await acontext_of(self._request, setup.options))
@@ -259,8 +272,10 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             flags, known = seen.flags, known or seen.known
         elif self.streaming_since is False:
             self._check_headers()
-        settled = settle(self._request, flags.context)
-        self._seen = _Seen(user, flags, known and settled, known)
+        settle(self._request, flags.context, None if seen is None else seen.mark)
+        held = self._request.__dict__
+        mark = held.get(MARK) if known else _NOT_SETTLED
+        self._seen = _Seen(user, flags, known, mark, held.get("resolver_match") is None)
         return flags
 
     def _check_headers(self) -> None:

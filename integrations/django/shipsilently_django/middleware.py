@@ -11,6 +11,7 @@ from django.http.response import HttpResponseBase
 
 from .current import get_request, set_request
 from .flags import RequestFlags
+from .pagecache import check_kept, claim_mark, is_site_cached
 from .setup import get_setup
 from .streaming import bind_stream
 from .visitors import keep_visitor
@@ -29,6 +30,9 @@ class FlagsMiddleware:
         self._is_async = iscoroutinefunction(get_response)
         if self._is_async:
             markcoroutinefunction(self)
+        # Other sites do not pay for it.
+        if is_site_cached() and not hasattr(self, "process_view"):
+            self.process_view = _amark if self._is_async else _mark
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         if self._is_async:
@@ -56,7 +60,7 @@ class FlagsMiddleware:
         try:
             options = get_setup().options
             if options.prefetch and not request.path_info.startswith(options.exclude_paths):
-                await flags.aload()
+                await flags._prefetch()
             response: HttpResponseBase = await self.get_response(request)
         finally:
             set_request(before)
@@ -67,8 +71,20 @@ class FlagsMiddleware:
 
 def finish(request: HttpRequest, flags: RequestFlags, response: HttpResponseBase) -> None:
     """What a response needs whose flags were read, or may be read while it streams."""
-    if flags.were_read:
+    seen = flags._seen
+    if seen is not None:
         keep_visitor(request, response)
+        if seen.early:
+            check_kept(request, seen.flags.context, seen.mark)
     if response.streaming:
         flags.streaming_since = getattr(getattr(request, "session", None), "accessed", False)
         bind_stream(request, response)
+
+
+def _mark(request: HttpRequest, *view: Any) -> None:
+    """Django's `process_view`: from here on only a cache around the view is still to come."""
+    claim_mark(request)
+
+
+async def _amark(request: HttpRequest, *view: Any) -> None:
+    claim_mark(request)

@@ -25,12 +25,15 @@ from shipsilently_core import Context
 
 from .setup import get_setup
 from .users import is_of_session
-from .visitors import visitor_of
+from .visitors import keeps_sessions, visitor_of
 
-__all__ = ["settle", "vary"]
+__all__ = ["MARK", "check_kept", "claim_mark", "is_site_cached", "settle", "vary"]
 
 #: On a request: whether Django's cache is going to keep the page. Missing before it was asked.
-_MARK = "_cache_update_cache"
+MARK = "_cache_update_cache"
+#: What ``True`` becomes there once it is known who has set it: the whole site's cache, or one
+#: around the view. Integers, since Django asks no more than whether the mark is true.
+_SITES, _VIEWS = 1, 2
 _VARY = "django.views.decorators.vary"
 _DECORATED = "django.utils.decorators"
 #: The modules of this package that hold what is called where a gate stands.
@@ -39,6 +42,11 @@ _KEPT_OUT = (
     "the page of %s was kept out of Django's cache, since flags of one user were read for it; "
     "write `vary_on_cookie` directly below `cache_page` (or `vary_on_headers`, where a header "
     "tells the user), or cache the whole site with UpdateCacheMiddleware in the first place"
+)
+_READ_BEFORE = (
+    "Django's cache has kept a page of %s for everybody, and flags of one user had been read "
+    "before; if the page shows what they said, write `vary_on_cookie` directly below `cache_page`, "
+    "or put UpdateCacheMiddleware in the first place"
 )
 _UNREACHED = (
     "what a method of %s answers is kept by Django's cache for everybody; if it reads flags, write "
@@ -53,8 +61,9 @@ class Surroundings(Struct, frozen=True):
 
     Attributes:
         cached: `cache_page`, or another decorator made from the cache's middleware.
-        varied: Below it, the headers that decorators of `django.views.decorators.vary` name.
-        gated: Below it, a gate.
+        varied: Below it, or at all where it is not there, the headers that decorators of
+            `django.views.decorators.vary` name.
+        gated: So a gate.
         out_of_reach: Whether there is a cache without either around a method of Django REST
             framework's classes. It marks a request of the framework's, which flags do not know.
     """
@@ -72,50 +81,91 @@ def vary(request: Any, response: Any) -> Any:
     return response
 
 
-def settle(request: HttpRequest, context: Context) -> bool:
+def settle(request: HttpRequest, context: Context, before: object = None) -> None:
     """Keep the page out of Django's cache, where others would be served these flags from it.
+
+    Each cache on the way to the view marks the request anew with ``True``, which is replaced here:
+    so a read after it shows whether there has been another.
 
     Args:
         request: The one whose flags are read.
         context: Whom they are for.
-
-    Returns:
-        Whether this holds for the rest of the request. ``False`` while a cache may still be on the
-        way to the view; then the next read asks again.
+        before: The mark after the read before this one.
     """
-    known = request.__dict__
-    is_kept = known.get(_MARK)
-    match = known.get("resolver_match")
-    if match is None and is_kept is None:
-        return False
-    around = _surroundings(match.func if match is not None else None)
+    held = request.__dict__
+    mark = held.get(MARK)
+    match = held.get("resolver_match")
+    around = Surroundings() if match is None else _surroundings(match.func)
     if around.out_of_reach and _is_personal(request, context):
         _warn(request, _UNREACHED)
-    if is_kept is None:
-        return not around.cached
-    if is_kept and _is_personal(request, context) and not _is_told_apart(request, around):
-        known[_MARK] = False
-    # Where the whole site is cached, the mark may be its, and `cache_page` yet to come.
-    return not around.cached or not _places(tuple(settings.MIDDLEWARE), UpdateCacheMiddleware)
+    if not mark:
+        return
+    # Before the view is found, only the cache of the whole site has been asked.
+    is_sites = mark == _SITES if mark is not True else match is None
+    if _is_personal(request, context):
+        # Of two caches around the view it is not known what stands below the second.
+        is_second = mark is True and before == _VIEWS
+        if _gets_cookie(request):
+            # Whoever comes without one, as this visitor did, would be served this visitor's page.
+            # The next page is kept by the cookie.
+            held[MARK] = False
+            return
+        if is_second or not _is_told_apart(request, around, is_sites=is_sites):
+            held[MARK] = False
+            _warn(request, _KEPT_OUT)
+            return
+    held[MARK] = _SITES if is_sites else _VIEWS
 
 
-def _is_told_apart(request: HttpRequest, around: Surroundings) -> bool:
-    """Whether what the cache keeps is served to this user alone; says what to do if not."""
-    if _gets_cookie(request):
-        # Whoever comes without one, as this visitor did, would be served this visitor's page. The
-        # next page is kept by the cookie.
-        return False
+def check_kept(request: HttpRequest, context: Context, before: object) -> None:
+    """Tell of a page that is kept after flags had been read, and none since.
+
+    Where the cache is that of the whole site and yet to keep the page, it does not.
+
+    Args:
+        request: One that flags were last read of before it had found its view.
+        context: Whom they are for.
+        before: The mark after that read.
+    """
+    held = request.__dict__
+    match = held.get("resolver_match")
+    if match is None or not _is_personal(request, context):
+        return
+    around = _surroundings(match.func)
+    if around.out_of_reach:
+        _warn(request, _UNREACHED)
+    mark = held.get(MARK)
+    if not mark or mark is before or before not in (None, False, _SITES):
+        return
+    if not _is_told_apart(request, around, is_sites=mark is not True and mark == _SITES):
+        held[MARK] = False
+        _warn(request, _READ_BEFORE)
+
+
+def is_site_cached() -> bool:
+    """Whether the cache of the whole site is among the site's middleware."""
+    return bool(_places(tuple(settings.MIDDLEWARE), _is_cache))
+
+
+def claim_mark(request: HttpRequest) -> None:
+    """Say of a request that is about to meet its view who marked it: the whole site's cache."""
+    held = request.__dict__
+    if held.get(MARK) is True:
+        held[MARK] = _SITES
+
+
+def _is_told_apart(request: HttpRequest, around: Surroundings, *, is_sites: bool) -> bool:
+    """Whether what the cache keeps is served to this user alone."""
+    # What is seen around a view stands below the whole site's cache, and below a cache that is
+    # seen itself.
+    is_below = is_sites or around.cached
+    varied = around.varied if is_below else frozenset()
     if not _is_told_by_cookie(request):
         # What tells the user is known to the site alone.
-        is_told_apart = bool(around.varied)
-    elif around.gated or not around.varied.isdisjoint(("cookie", "*")):
-        is_told_apart = True
-    else:
-        is_told_apart = not around.cached and _is_cached_outside(tuple(settings.MIDDLEWARE))
-    if is_told_apart:
+        return not varied <= {"cookie"}
+    if (is_below and around.gated) or not varied.isdisjoint(("cookie", "*")):
         return True
-    _warn(request, _KEPT_OUT)
-    return False
+    return is_sites and _is_cached_outside(tuple(settings.MIDDLEWARE))
 
 
 def _warn(request: HttpRequest, message: str) -> None:
@@ -163,21 +213,21 @@ def _is_cached_outside(middleware: tuple[str, ...]) -> bool:
 
     The earlier in ``MIDDLEWARE``, the later a middleware gets to see a response.
     """
-    from django.contrib.sessions.middleware import SessionMiddleware
-
-    from .middleware import FlagsMiddleware
-
-    caches = _places(middleware, UpdateCacheMiddleware)
-    later = _places(middleware, SessionMiddleware) + _places(middleware, FlagsMiddleware)
+    caches = _places(middleware, _is_cache)
+    later = _places(middleware, keeps_sessions) + _places(middleware, _is_ours)
     return bool(caches) and max(caches) < min(later, default=len(middleware))
 
 
 @functools.lru_cache(maxsize=16)
-def _places(middleware: tuple[str, ...], kind: type) -> tuple[int, ...]:
-    """Where there is a middleware of this kind."""
-    return tuple(
-        place for place, name in enumerate(middleware) if _is_subclass(import_string(name), kind)
-    )
+def _places(middleware: tuple[str, ...], is_sought: Callable[[Any], bool]) -> tuple[int, ...]:
+    """Where there is a middleware of a kind."""
+    return tuple(place for place, name in enumerate(middleware) if is_sought(import_string(name)))
+
+
+def _is_ours(middleware: Any) -> bool:
+    from .middleware import FlagsMiddleware
+
+    return _is_subclass(middleware, FlagsMiddleware)
 
 
 def _is_subclass(found: object, kind: type) -> bool:
@@ -193,20 +243,22 @@ def _surroundings(view: Any) -> Surroundings:
 
 
 def _find_surroundings(view: Any) -> Surroundings:
-    cls, method = _class_of(view), "get"
+    cls = _class_of(view)
     kinds = list(_kinds_of_chain(view))
     for base in getattr(cls, "__mro__", ()):
         kinds += _kinds_of_chain(vars(base).get("dispatch"))
     if not hasattr(view, "cls"):
-        return _read(kinds + list(_kinds_of_chain(getattr(cls, method, None))))
-    method = (getattr(view, "actions", None) or {}).get(method, method)
-    inner = _read(list(_kinds_of_chain(getattr(cls, method, None))))
+        return _read(kinds + list(_kinds_of_chain(getattr(cls, "get", None))))
+    actions = getattr(view, "actions", None)
+    # The framework's generic classes answer a GET by one of the others.
+    methods = (actions.get("get", "get"),) if actions else ("get", "list", "retrieve")
+    inner = [_read(list(_kinds_of_chain(getattr(cls, name, None)))) for name in methods]
     around = _read(kinds)
     return Surroundings(
         around.cached,
         around.varied,
         around.gated,
-        out_of_reach=inner.cached and not inner.varied and not inner.gated,
+        out_of_reach=any(each.cached and not each.varied and not each.gated for each in inner),
     )
 
 
