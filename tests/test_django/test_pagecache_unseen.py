@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory
 from django.utils.decorators import method_decorator
 from django.utils.deprecation import MiddlewareMixin
 from django.views import View
@@ -17,7 +18,15 @@ from django.views.decorators.vary import vary_on_cookie
 from pytest_django import Settings
 from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
-from shipsilently_django import FlagsMiddleware, FlagsRequest, RequiresFlagMixin, requires_flag
+from shipsilently_django import (
+    FlagsMiddleware,
+    FlagsRequest,
+    RequiresFlagMixin,
+    flags,
+    requires_flag,
+)
+from shipsilently_django.flags import flags_of
+from shipsilently_django.pagecache import settle
 
 from shipsilently_core.testing import ScriptedService
 
@@ -241,6 +250,23 @@ def test_what_may_stand_outside_of_a_cache_does_not_count(
     """Where it is not seen which of two decorators is outside, the page is not kept."""
     serve(view)
     assert visits(browser, ada, bob) == RIGHT
+
+
+def test_a_request_that_finds_no_view_is_looked_at_once(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a template is rendered for a mail: the second read answers from memory."""
+    settled = []
+
+    def counting(*args: Any) -> None:
+        settled.append(args)
+        settle(*args)
+
+    monkeypatch.setattr(flags, "settle", counting)
+    request: Any = RequestFactory().get("/")
+    for _ in range(3):
+        assert flags_of(request).is_enabled("x")
+    assert len(settled) == 1
 
 
 class KeepsSessions(MiddlewareMixin):

@@ -10,7 +10,8 @@ The modules, in the order to read them:
 - `users`, `visitors`: whom flags are evaluated for
 - `flags`: `request.flags`; `readable`: flags without a request; `current`: the request
   being handled
-- `middleware`, `streaming`, `pagecache`: from a request to its response
+- `middleware`, `streaming`, `pagecache`: from a request to its response; `surroundings`: what
+  stands around its view
 - `gates`: what is answered while a flag is off; `decorators`, `views`, `urls`: where it stands
 - `rendering`, `templatetags`, `context_processors`, `jinja`, `macros`: templates
 - `asgi`: start and end with the server; `tasks`: from a request to a task

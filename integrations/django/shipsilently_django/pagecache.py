@@ -9,21 +9,20 @@ would be kept without it is not kept.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.middleware.cache import UpdateCacheMiddleware
 from django.utils.cache import patch_vary_headers
 from django.utils.functional import LazyObject, empty
 from django.utils.module_loading import import_string
-from msgspec import Struct
 
 from shipsilently_core import Context
 
 from .setup import get_setup
+from .surroundings import Surroundings, class_of, is_cache, surroundings_of
 from .users import is_of_session
 from .visitors import keeps_sessions, visitor_of
 
@@ -34,10 +33,6 @@ MARK = "_cache_update_cache"
 #: What ``True`` becomes there once it is known who has set it: the whole site's cache, or one
 #: around the view. Integers, since Django asks no more than whether the mark is true.
 _SITES, _VIEWS = 1, 2
-_VARY = "django.views.decorators.vary"
-_DECORATED = "django.utils.decorators"
-#: The modules of this package that hold what is called where a gate stands.
-_GATES = frozenset(f"{__package__}.{name}" for name in ("decorators", "gates", "views"))
 _KEPT_OUT = (
     "the page of %s was kept out of Django's cache, since flags of one user were read for it; "
     "write `vary_on_cookie` directly below `cache_page` (or `vary_on_headers`, where a header "
@@ -52,26 +47,6 @@ _UNREACHED = (
     "what a method of %s answers is kept by Django's cache for everybody; if it reads flags, write "
     "`vary_on_cookie` or `vary_on_headers` directly below `cache_page`"
 )
-#: More than this around a view is a circle.
-_MOST_DECORATORS = 100
-
-
-class Surroundings(Struct, frozen=True):
-    """What stands around a view, as far as that can be seen.
-
-    Attributes:
-        cached: `cache_page`, or another decorator made from the cache's middleware.
-        varied: Below it, or at all where it is not there, the headers that decorators of
-            `django.views.decorators.vary` name.
-        gated: So a gate.
-        out_of_reach: Whether there is a cache without either around a method of Django REST
-            framework's classes. It marks a request of the framework's, which flags do not know.
-    """
-
-    cached: bool = False
-    varied: frozenset[str] = frozenset()
-    gated: bool = False
-    out_of_reach: bool = False
 
 
 def vary(request: Any, response: Any) -> Any:
@@ -95,7 +70,7 @@ def settle(request: HttpRequest, context: Context, before: object = None) -> Non
     held = request.__dict__
     mark = held.get(MARK)
     match = held.get("resolver_match")
-    around = Surroundings() if match is None else _surroundings(match.func)
+    around = Surroundings() if match is None else surroundings_of(match.func)
     if around.out_of_reach and _is_personal(request, context):
         _warn(request, _UNREACHED)
     if not mark:
@@ -131,7 +106,7 @@ def check_kept(request: HttpRequest, context: Context, before: object) -> None:
     match = held.get("resolver_match")
     if match is None or not _is_personal(request, context):
         return
-    around = _surroundings(match.func)
+    around = surroundings_of(match.func)
     if around.out_of_reach:
         _warn(request, _UNREACHED)
     mark = held.get(MARK)
@@ -144,7 +119,7 @@ def check_kept(request: HttpRequest, context: Context, before: object) -> None:
 
 def is_site_cached() -> bool:
     """Whether the cache of the whole site is among the site's middleware."""
-    return bool(_places(tuple(settings.MIDDLEWARE), _is_cache))
+    return bool(_places(tuple(settings.MIDDLEWARE), is_cache))
 
 
 def claim_mark(request: HttpRequest) -> None:
@@ -171,7 +146,7 @@ def _is_told_apart(request: HttpRequest, around: Surroundings, *, is_sites: bool
 def _warn(request: HttpRequest, message: str) -> None:
     """Once for each view."""
     view = getattr(request.__dict__.get("resolver_match"), "func", None)
-    name = getattr(_class_of(view) or view, "__qualname__", "a view")
+    name = getattr(class_of(view) or view, "__qualname__", "a view")
     get_setup().client.evaluator.notices.once(f"django cached page {name}", message, name)
 
 
@@ -213,7 +188,7 @@ def _is_cached_outside(middleware: tuple[str, ...]) -> bool:
 
     The earlier in ``MIDDLEWARE``, the later a middleware gets to see a response.
     """
-    caches = _places(middleware, _is_cache)
+    caches = _places(middleware, is_cache)
     later = _places(middleware, keeps_sessions) + _places(middleware, _is_ours)
     return bool(caches) and max(caches) < min(later, default=len(middleware))
 
@@ -227,100 +202,4 @@ def _places(middleware: tuple[str, ...], is_sought: Callable[[Any], bool]) -> tu
 def _is_ours(middleware: Any) -> bool:
     from .middleware import FlagsMiddleware
 
-    return _is_subclass(middleware, FlagsMiddleware)
-
-
-def _is_subclass(found: object, kind: type) -> bool:
-    return isinstance(found, type) and issubclass(found, kind)
-
-
-def _surroundings(view: Any) -> Surroundings:
-    try:
-        return _surroundings_kept(view)
-    except Exception:
-        # It has no hash, or does not let itself be looked at.
-        return Surroundings()
-
-
-def _find_surroundings(view: Any) -> Surroundings:
-    cls = _class_of(view)
-    kinds = list(_kinds_of_chain(view))
-    for base in getattr(cls, "__mro__", ()):
-        kinds += _kinds_of_chain(vars(base).get("dispatch"))
-    if not hasattr(view, "cls"):
-        return _read(kinds + list(_kinds_of_chain(getattr(cls, "get", None))))
-    actions = getattr(view, "actions", None)
-    # The framework's generic classes answer a GET by one of the others.
-    methods = (actions.get("get", "get"),) if actions else ("get", "list", "retrieve")
-    inner = [_read(list(_kinds_of_chain(getattr(cls, name, None)))) for name in methods]
-    around = _read(kinds)
-    return Surroundings(
-        around.cached,
-        around.varied,
-        around.gated,
-        out_of_reach=any(each.cached and not each.varied and not each.gated for each in inner),
-    )
-
-
-def _class_of(view: Any) -> Any:
-    """The class that a view was made from, by Django or by Django REST framework."""
-    return getattr(view, "view_class", None) or getattr(view, "cls", None)
-
-
-def _read(kinds: list[str]) -> Surroundings:
-    """What stands around a view, from the outside in."""
-    last = max((place for place, kind in enumerate(kinds) if kind == "cache"), default=-1)
-    below = kinds[last + 1 :]
-    varied = frozenset(kind.removeprefix(_VARY) for kind in below if kind.startswith(_VARY))
-    return Surroundings(cached=last >= 0, varied=varied, gated="gate" in below)
-
-
-#: A site has so many views at most; each is looked at once.
-_surroundings_kept = functools.lru_cache(maxsize=4096)(_find_surroundings)
-
-
-def _kinds_of_chain(function: Any) -> Iterator[str]:
-    """What stands around a function and matters here, from the outside in."""
-    for _ in range(_MOST_DECORATORS):
-        if function is None:
-            return
-        yield from _kinds_of(function)
-        function = getattr(function, "__wrapped__", None)
-
-
-def _kinds_of(function: Any) -> Iterator[str]:
-    """What a decorator is, or what its wrapper does."""
-    module = getattr(function, "__globals__", {}).get("__name__")
-    if module == _VARY:
-        for headers in _held(function):
-            if isinstance(headers, tuple):
-                yield from (f"{_VARY}{str(name).lower()}" for name in headers)
-    elif module in _GATES:
-        yield "gate"
-    elif module == _DECORATED:
-        held = list(_held(function))
-        if any(_is_cache(one) for one in held):
-            yield "cache"
-        # The wrapper that `method_decorator` makes holds a list of decorators, the last outermost.
-        for several in held:
-            if isinstance(several, (list, tuple)):
-                for decorator in reversed(several):
-                    yield from _kinds_of(decorator)
-
-
-def _held(function: Callable[..., Any], depth: int = 2) -> Iterator[Any]:
-    """What a function's closure holds, and what the functions in it hold."""
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            content = cell.cell_contents
-        except ValueError:
-            # It is empty still.
-            continue
-        yield content
-        # Not a view, which is looked at by itself.
-        if depth > 1 and getattr(content, "__module__", None) == _DECORATED:
-            yield from _held(content, depth - 1)
-
-
-def _is_cache(one: Any) -> bool:
-    return isinstance(one, UpdateCacheMiddleware) or _is_subclass(one, UpdateCacheMiddleware)
+    return isinstance(middleware, type) and issubclass(middleware, FlagsMiddleware)
