@@ -71,12 +71,10 @@ class Seen(Struct, gc=False, eq=False):
         # The keys alone: nothing is made for each of them, at which Python might let another
         # thread go on, and put one in.
         keys = list(self.counted)
-        first = count = len(keys)
+        count = len(keys)
         # Nothing is called here, so nothing comes in between: a handler of a signal may have taken
         # all that there is just before.
-        if self.taken < count:
-            first = self.taken
-            self.taken = count
+        first, self.taken = self.taken, count if self.taken < count else self.taken
         counted, moment = self.counted, self.moment
         checks = []
         for key in keys[first:]:

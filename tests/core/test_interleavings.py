@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from shipsilently_core import EvaluationResult, ShipSilentlyClient, Source
 from shipsilently_core._background import Background
 from shipsilently_core._cache import SharedBodies
 from shipsilently_core._knowledge import Knowledge
-from shipsilently_core._process import Event, Places
+from shipsilently_core._process import Event, Latch, Places
 from shipsilently_core._seen import Seen
 from shipsilently_core._snapshot import Row, Snapshot
 from shipsilently_core._wire import Reply
@@ -29,6 +32,10 @@ from tests.core.support import KEY, fixed, setup
 
 #: Seconds after which a thread that is held has waited for something that never comes.
 LIMIT = 10.0
+
+needs_signal = pytest.mark.skipif(
+    not hasattr(signal, "SIGUSR1"), reason="Windows has no signal that is a program's own"
+)
 
 
 class Held:
@@ -295,6 +302,19 @@ def test_attempts_of_loops_that_were_closed_under_them_are_let_go() -> None:
 # In the midst of itself: a handler of a signal runs in the thread that it interrupts.
 
 
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """For how long somebody was about to wait for what another does: nobody does wait."""
+    noted: list[float] = []
+
+    def wait(latch: Latch[Any], timeout: float) -> bool:
+        noted.append(timeout)
+        return latch.done
+
+    monkeypatch.setattr(Latch, "wait", wait)
+    return noted
+
+
 @contextmanager
 def interrupted(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """Raise a signal once in the midst of a function; what the handler is to do is appended."""
@@ -315,7 +335,7 @@ def interrupted(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> Itera
         signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+@needs_signal
 @pytest.mark.parametrize("verb", ["get", "status", "flush", "close"])
 def test_a_handler_of_a_signal_never_waits_for_the_thread_that_it_interrupts(
     monkeypatch: pytest.MonkeyPatch, verb: str
@@ -342,7 +362,7 @@ def test_a_handler_of_a_signal_never_waits_for_the_thread_that_it_interrupts(
     assert left <= (verb == "close")
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+@needs_signal
 @pytest.mark.parametrize("what", ["Event", "Places"])
 def test_a_handler_of_a_signal_may_do_what_it_interrupts(
     monkeypatch: pytest.MonkeyPatch, what: str
@@ -373,8 +393,7 @@ def test_a_place_is_waited_for_as_long_as_it_takes_or_is_allowed() -> None:
     assert taken == [True]
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
-def test_a_handler_does_not_wait_for_the_delivery_that_it_interrupts() -> None:
+def test_a_handler_does_not_wait_for_the_delivery_that_it_interrupts(waits: list[float]) -> None:
     """It delivers nothing, and what was on its way arrives when it has returned."""
     made = Delivering()
     keys = made.record(3)
@@ -386,11 +405,11 @@ def test_a_handler_does_not_wait_for_the_delivery_that_it_interrupts() -> None:
         return made.post.send(request)
 
     assert made.analytics.flush(send, LIMIT) == 3
-    assert accepted == [0]
+    assert (accepted, waits) == ([0], [])
     assert made.post.taken == keys
 
 
-def test_a_handler_does_not_wait_for_the_evaluation_that_it_interrupts() -> None:
+def test_a_handler_does_not_wait_for_the_evaluation_that_it_interrupts(waits: list[float]) -> None:
     """It sees what is known of that user, and the interrupted read what the service says."""
     seen: list[Any] = []
 
@@ -402,7 +421,7 @@ def test_a_handler_does_not_wait_for_the_evaluation_that_it_interrupts() -> None
     service = Interrupted({"x": "value"})
     client = ShipSilentlyClient(api_key=KEY, transport=service, background=False, timeout=LIMIT)
     assert client.flags(ADA).get("x", "") == "value"
-    assert seen == ["default"]
+    assert (seen, waits) == (["default"], [])
     assert len(service.requests) == 1
 
 
@@ -482,24 +501,31 @@ def test_a_request_never_waits_for_another_that_gathers_checks(
     assert sorted(made.post.taken) == ["a", "b", "c"]
 
 
-def test_a_request_that_is_interrupted_by_its_own_kind_is_taken_once() -> None:
-    """What was noted while a sheet is taken, and taken in between, is not taken again."""
+@pytest.mark.parametrize("line", range(14))
+def test_a_sheet_that_is_taken_in_the_midst_of_being_taken_is_taken_once(line: int) -> None:
+    """Before whichever line a handler of a signal comes, reads another flag and delivers."""
     made = Delivering()
     seen = sheet("a", "b")
     made.analytics.enlist(seen)
-    rows = seen.own
+    lines = itertools.count()
 
-    class Interrupting(dict[str, Any]):
-        def __iter__(self) -> Iterator[str]:
-            keys = list(super().__iter__())
-            if "c" not in self:
-                self["c"] = True
-                rows["c"] = Row(True, "default")
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code is not Seen.take.__code__:
+            return None
+        if event == "line" and next(lines) == line:
+            sys.settrace(None)
+            seen.own["c"] = Row(True, "default")
+            seen.counted["c"] = True
+            if not seen.listed:
                 made.analytics.enlist(seen)
-                assert len(made.analytics) == 3
-            return iter(keys)
+            len(made.analytics)
+        return trace
 
-    seen.counted = Interrupting(seen.counted)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        len(made.analytics)
+    finally:
+        sys.settrace(before)
     made.flush()
-    made.flush()
-    assert sorted(made.post.taken) == ["a", "b", "c"]
+    assert sorted(made.post.taken) == sorted(seen.counted)
