@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from shipsilently_core import Failure
+from shipsilently_core._events import Check
 from shipsilently_core._seen import APART
 from shipsilently_core._wire import Reply, Request
 from tests.core.delivering import OK, Setup, run_while_delivering, sheet
@@ -411,20 +412,23 @@ def test_who_was_woken_for_less_than_it_seemed_is_woken_for_a_batch() -> None:
     assert made.woken == 2
 
 
-def test_what_interrupts_the_taking_of_a_batch_loses_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_interrupts_the_taking_of_a_batch_loses_nothing() -> None:
     """A limit of time that strikes there costs a delivery and no event, and the next may begin."""
+
+    class Interrupted(deque[Check]):
+        strikes = True
+
+        def popleft(self) -> Check:
+            if self.strikes and len(self) == 3:
+                self.strikes = False
+                raise KeyboardInterrupt
+            return super().popleft()
+
     made = Setup()
     keys = made.record(5)
-
-    def strike() -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(made.analytics, "_await_batch", strike)
-        with pytest.raises(KeyboardInterrupt):
-            made.flush()
+    made.analytics._buffer = Interrupted(made.analytics._buffer)
+    with pytest.raises(KeyboardInterrupt):
+        made.flush()
     assert made.flush() == 5
     assert made.post.taken == keys
 
