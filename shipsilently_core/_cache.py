@@ -55,6 +55,7 @@ class Entry(Struct, gc=False, eq=False):
             they have not been there.
         looked: When such a store was last asked for something newer.
         used: The cache's tick at the last read.
+        generation: That of `batch`, or -1.
     """
 
     snapshot: Snapshot
@@ -64,6 +65,7 @@ class Entry(Struct, gc=False, eq=False):
     kept: float | None = None
     looked: Stamp | None = None
     used: int = 0
+    generation: int = -1
 
 
 class Cache:
@@ -94,6 +96,8 @@ class Cache:
         serves: bool = True,
     ) -> None:
         self._clock = clock
+        #: Looked up once.
+        self._monotonic = clock.monotonic
         self._max = max_contexts
         self._fixed_age = max_age
         #: Seconds for which an entry counts as fresh while nothing is live.
@@ -165,13 +169,12 @@ class Cache:
         Every request comes by here.
         """
         entry = self._found(key)
-        if entry is None:
+        if entry is None or entry.generation != self.generation:
             return None
-        batch, fresh_for = entry.batch, self.fresh_for
-        if batch is None or batch.generation != self.generation:
-            return None
-        if fresh_for != _FOR_EVER and self._clock.monotonic() - batch.moment >= fresh_for:
-            return None
+        if self.fresh_for != _FOR_EVER:
+            batch = entry.batch
+            if batch is None or self._monotonic() - batch.moment >= self.fresh_for:
+                return None
         self._tick = entry.used = self._tick + 1
         return entry
 
@@ -307,6 +310,8 @@ class Cache:
     def _put(self, key: bytes, entry: Entry) -> Entry:
         self._tick += 1
         entry.used = self._tick
+        if entry.batch is not None:
+            entry.generation = entry.batch.generation
         self._entries[key] = entry
         if len(self._entries) > self._max:
             self._evict()

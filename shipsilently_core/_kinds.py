@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["fits", "is_lazy_string", "plain", "translated", "unshared"]
+__all__ = ["FLAT", "fits", "is_lazy_string", "plain", "translated", "unshared"]
 
 #: Classes of "lazy strings", by name: the frameworks that own them are not imported for this.
 _LAZY_STRINGS = frozenset(("Promise", "LazyString", "_LazyString", "LazyProxy"))
 _PLAIN = frozenset((bool, str, int, float, dict, list, type(None)))
+
+#: The types of values that nobody can change.
+FLAT = frozenset((bool, str, int, float, type(None)))
 
 
 def is_lazy_string(value: Any) -> bool:

@@ -7,14 +7,11 @@ from typing import Any
 from msgspec import Struct
 
 from ._events import Check
-from ._snapshot import Row
+from ._snapshot import NO_ROWS, Row
 from ._view import View
 from .values import Source
 
-__all__ = ["ABSENT", "APART", "NESTED", "NOTHING", "NO_ROWS", "Seen"]
-
-#: Nothing is ever put into it.
-NO_ROWS: dict[str, Row] = {}
+__all__ = ["APART", "NESTED", "NOTHING", "NO_ROWS", "Seen"]
 
 
 class _Mark:
@@ -28,8 +25,6 @@ class _Mark:
 NESTED = _Mark()
 #: It is counted elsewhere: as a default, or as a flag that nobody knows.
 APART = _Mark()
-#: Stands for what is not in `Seen.counted`.
-ABSENT = _Mark()
 
 
 # It is in no cycle: what holds it does so until its checks are taken.

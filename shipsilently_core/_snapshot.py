@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ._kinds import unshared
 from .values import EvaluationResult, Reason, Source
 
-__all__ = ["Row", "Snapshot", "result_of"]
+__all__ = ["NO_ROWS", "Row", "Snapshot", "result_of"]
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -30,6 +30,10 @@ class _Made(Struct, frozen=True):
     nested: frozenset[str]
 
 
+#: Nothing is ever put into it.
+NO_ROWS: dict[str, Row] = {}
+
+
 # There may be very many, which the garbage collector need not look through: none is in a cycle.
 class Snapshot(Struct, gc=False, eq=False):
     """All flags of one context as of one answer. Never changed once made, so it can be shared.
@@ -40,12 +44,18 @@ class Snapshot(Struct, gc=False, eq=False):
             that it does not hold.
         base: Another snapshot, which has no base, with all the flags that `own` leaves out.
         made: What `results` has made of the own rows last.
+        shared: The base's rows; none without a base.
     """
 
     own: dict[str, Row]
     complete: bool
     base: Snapshot | None = None
     made: _Made | None = None
+    shared: dict[str, Row] = field(default_factory=lambda: NO_ROWS)
+
+    def __post_init__(self) -> None:
+        if self.base is not None:
+            self.shared = self.base.own
 
     def __len__(self) -> int:
         return len(self.own if self.base is None else self.base.own)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 from msgspec import Struct
 
 from ._evaluation import Evaluator
+from ._kinds import FLAT
 from ._overrides import overrides
 from ._process import on_event_loop
-from ._seen import ABSENT, APART, NESTED, NO_ROWS, NOTHING, Seen
+from ._seen import APART, NESTED, NO_ROWS, NOTHING, Seen
 from ._view import UNSET, View, overridden
 from .context import Context
 from .errors import EvaluationError
@@ -192,26 +193,23 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """
         # Every read of every flag comes by here, so its steps are written out: a call would take
         # as long as three of them.
-        seen, kind = self._short, type(default)
-        value = seen.counted.get(key, ABSENT)
-        if type(value) is kind and not overrides.values:
-            return value
-        row = seen.own.get(key)
-        if row is None:
-            row = seen.shared.get(key)
-            if row is None and self._now is None and not overrides.values:
-                self._seen()
-                seen = self._short
-                row = seen.own.get(key) or seen.shared.get(key)
-        if (
-            row is not None
-            and value is ABSENT
-            and not overrides.values
-            and not flag_evaluated.receivers
-        ):
+        seen = self._short
+        row = seen.own.get(key) or seen.shared.get(key)
+        if row is None and self._now is None and not overrides.values:
+            self._seen()
+            seen = self._short
+            row = seen.own.get(key) or seen.shared.get(key)
+        if row is not None:
             value = row.value
-            if type(value) is kind and kind is not dict and kind is not list:
-                seen.counted[key] = value
+            kind = type(value)
+            if (
+                kind is type(default)
+                and kind in FLAT
+                and not overrides.values
+                and not flag_evaluated.receivers
+            ):
+                # However often one request asks for a flag, it is one check.
+                seen.counted.setdefault(key, value)
                 # In this order: what has been taken meanwhile is listed again.
                 if not seen.listed:
                     self._client.evaluator.analytics.enlist(seen)
@@ -254,10 +252,6 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if default is UNSET:
             declared = self._client.evaluator.defaults
             default = declared.get(key, False) if declared else False
-        # As `get`, for a flag that was read before.
-        value = self._short.counted.get(key, ABSENT)
-        if type(value) is type(default) and not overrides.values:
-            return value is True
         return self.get(key, default) is True
 
     async def ais_enabled(self, key: str, *, default: bool = UNSET) -> bool:
@@ -269,15 +263,15 @@ class Flags(Struct, eq=False):  # no other class is made as fast
     def detail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
         """The flag with the reason for its value, where that came from, and what went wrong."""
         # As `get`, and below for whatever is not plain.
-        seen, kind = self._short, type(default)
+        seen = self._short
         row = seen.row(key)
         if row is not None and not overrides.values and not flag_evaluated.receivers:
             value, view = row.value, seen.view
-            if type(value) is kind and kind is not dict and kind is not list:
-                if key not in seen.counted:
-                    seen.counted[key] = value
-                    if not seen.listed:
-                        self._client.evaluator.analytics.enlist(seen)
+            kind = type(value)
+            if kind is type(default) and kind in FLAT:
+                seen.counted.setdefault(key, value)
+                if not seen.listed:
+                    self._client.evaluator.analytics.enlist(seen)
                 return EvaluationResult(
                     key, value, row.reason, row.ruleId, view.source, None, view.age
                 )
@@ -375,21 +369,22 @@ class Flags(Struct, eq=False):  # no other class is made as fast
     # What is seen.
 
     def _seen(self) -> Seen:
-        seen, due = self._now, self._due
-        if seen is None and due is None:
+        if self._now is None and self._due is None and self._early is None:
             # Nearly every request finds what it needs here, on as few steps as can be. The
             # context may not have been asked for; that one has never been evaluated.
             view = self._client.fresh(self._context)
-            own = None if view is None else view.own
-            if view is not None and own is not None and self._early is None:
+            if view is not None and (own := view.own) is not None:
                 # As `_show`, without its call.
-                base = own.base
-                seen = Seen(view, 0, {}, own.own, NO_ROWS if base is None else base.own, False)
+                seen = Seen(view, 0, {}, own.own, own.shared, False)
                 # Nothing is called from this look to the next line, so no other thread comes
                 # between: the first one's is everybody's.
                 if self._now is None:
                     self._now = self._short = seen
+                    return seen
                 return self._now
+            return self._first()
+        seen, due = self._now, self._due
+        if seen is None and due is None:
             return self._first()
         if seen is not None and (due is None or due.taken):
             return seen

@@ -26,6 +26,9 @@ __all__ = ["RequestFlags"]
 #: What nobody in particular is evaluated for.
 NOBODY = Context()
 
+#: Stands for what the context function will give.
+_NOT_ASKED = object()
+
 #: What a context function mostly gives; none of these has to be awaited.
 _AT_ONCE = frozenset({dict, Context, type(None)})
 
@@ -91,23 +94,55 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         if self._now is not None:
             return None
         began = perf_counter()
-        shipsilently = self._shipsilently
+        seen = self._at_once(began)
+        if type(seen) is not Seen:
+            return self._go_on(began, seen)
+        if not seen.listed:
+            self._client.evaluator.analytics.enlist(seen)
+        return None
+
+    def _at_once(self, began: float) -> Any:
+        """Evaluate for the first time, where nobody has to be waited for, as mostly.
+
+        Every request whose flags are read comes by here, so it is done on few steps.
+
+        Args:
+            began: When that was, by `perf_counter`.
+
+        Returns:
+            What is seen. Otherwise, whom it is to be evaluated for; or what will give that, and
+            has to be awaited.
+        """
+        shipsilently, reloads = self._shipsilently, self._reloads
         if shipsilently.unannounced:
             shipsilently.tell_if_lazy()
         context = self._context
         if context is UNASKED:
-            given = self._given(anew=False)
-            if type(given) not in _AT_ONCE and inspect.isawaitable(given):
-                return self._go_on(began, given)
-            context = self._found(given, anew=False)
+            if shipsilently.context is None:
+                # Nobody need be asked, now or later.
+                self._context, self._connection = context, _ = NOBODY, None
+            else:
+                given = self._given(anew=False)
+                if type(given) not in _AT_ONCE and inspect.isawaitable(given):
+                    return given
+                if reloads != self._reloads:
+                    return self._at_once(began)
+                context = self._found(given, anew=False)
         view = self._client.fresh(context)
-        if view is None:
-            return self._go_on(began, context)
-        self._took = perf_counter() - began
-        seen = self._show(context, view, None)
-        if not seen.listed:
-            self._client.evaluator.analytics.enlist(seen)
-        return None
+        if view is None or (own := view.own) is None:
+            return context
+        took = perf_counter() - began
+        if self._early is not None:
+            self._took = took
+            return self._show(context, view, None)
+        # As `Flags._seen`.
+        seen = Seen(view, 0, {}, own.own, own.shared, False)
+        if reloads != self._reloads:
+            return self._at_once(began)
+        if self._now is None:
+            self._took = took
+            self._now = self._short = seen
+        return self._now
 
     async def _go_on(self, began: float, given: Any) -> None:
         """What `begin` has left: for whom, where that has to be awaited, and the evaluation."""
@@ -168,26 +203,35 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             self._context = UNASKED
 
     def _seen(self) -> Seen:
-        if self._now is not None or self._due is not None:
+        if self._now is not None or self._due is not None or self._early is not None:
             return super()._seen()
-        return self._first()
+        began = perf_counter()
+        seen = self._at_once(began)
+        if type(seen) is Seen:
+            return seen
+        context, view, lasting = self._ask_since(began, seen, anew=False)
+        return self._show(context, view, None) if lasting else self._for_now(view)
 
     def _ask(self, *, anew: bool) -> tuple[Context, View, bool]:
-        began = perf_counter()
-        shipsilently = self._shipsilently
+        began, shipsilently = perf_counter(), self._shipsilently
         if shipsilently.unannounced:
             shipsilently.tell_if_lazy()
+        return self._ask_since(began, _NOT_ASKED, anew=anew)
+
+    def _ask_since(self, began: float, given: Any, *, anew: bool) -> tuple[Context, View, bool]:
+        """`_ask`, with what has been given already."""
         try:
             while True:
                 reloads = self._reloads
-                asked = self._ask_once(anew=anew)
+                asked = self._ask_once(given, anew=anew)
                 if reloads == self._reloads:
                     return asked
+                given = _NOT_ASKED
         finally:
             self._took = perf_counter() - began
 
-    def _ask_once(self, *, anew: bool) -> tuple[Context, View, bool]:
-        context = self._whom(anew=anew)
+    def _ask_once(self, given: Any, *, anew: bool) -> tuple[Context, View, bool]:
+        context = self._whom(given, anew=anew)
         if context is None:
             self._client.evaluator.notices.warn(
                 "unawaited",
@@ -217,10 +261,17 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         finally:
             self._took = perf_counter() - began
 
-    def _whom(self, *, anew: bool) -> Context | None:
-        """Whom for; ``None`` where it has to be awaited and cannot be here."""
+    def _whom(self, given: Any = _NOT_ASKED, *, anew: bool) -> Context | None:
+        """Whom for; ``None`` where it has to be awaited and cannot be here.
+
+        Args:
+            given: What the context function has given already.
+            anew: See `_ask`.
+        """
         while True:
-            reloads, given = self._reloads, self._given(anew=anew)
+            reloads = self._reloads
+            if given is _NOT_ASKED:
+                given = self._given(anew=anew)
             if type(given) not in _AT_ONCE and inspect.isawaitable(given):
                 # Here, since it takes long to import, and few contexts have to be awaited.
                 from anyio import from_thread
@@ -234,6 +285,7 @@ class RequestFlags(Flags, eq=False, kw_only=True):
                     return None
             if reloads == self._reloads:
                 return self._found(given, anew=anew)
+            given = _NOT_ASKED
 
     async def _awhom(self, *, anew: bool) -> Context:
         """`_whom`, waiting in a task."""
