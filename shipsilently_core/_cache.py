@@ -163,7 +163,7 @@ class Cache:
             entry.used = self._tick
         return entry
 
-    def fresh(self, key: bytes) -> Entry | None:
+    def fresh_flags(self, key: bytes) -> Snapshot | None:
         """What can be used of a context without asking the service: `get` and `is_fresh` at once.
 
         Every request comes by here.
@@ -176,7 +176,7 @@ class Cache:
             if batch is None or self._monotonic() - batch.moment >= self.fresh_for:
                 return None
         self._tick = entry.used = self._tick + 1
-        return entry
+        return entry.snapshot
 
     def is_fresh(self, entry: Entry) -> bool:
         """Whether an entry can be used without asking the service.

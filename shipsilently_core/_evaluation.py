@@ -306,7 +306,7 @@ class Evaluator(Knowledge):
             A view; or an attempt and whether this caller has to carry it out.
         """
         key = context.body
-        fresh = self.cache.fresh(key)
+        fresh = self.cache.fresh_flags(key)
         if fresh is not None:
             return self.current(fresh)
         entry = self.cache.get(key)
@@ -358,7 +358,7 @@ class Evaluator(Knowledge):
             yield from consultation.steps()
             attempt.leads, kept = consultation.leads, consultation.kept
             if consultation.entry is not None:
-                attempt.view = self.current(consultation.entry)
+                attempt.view = self.current(consultation.entry.snapshot)
                 return
             entry = self.entry(context.body)
             if consultation.given_up and entry is not None:

@@ -169,9 +169,9 @@ class Knowledge:
             entry = self.keeper.recall(key) or entry
         return entry
 
-    def current(self, entry: Entry) -> View:
-        """What a fresh entry lets a caller see."""
-        return View(entry.snapshot, (), self.defaults, Source.CACHE)
+    def current(self, flags: Snapshot) -> View:
+        """What fresh flags from the cache let a caller see."""
+        return View(flags, (), self.defaults, Source.CACHE)
 
     def known(
         self, context: Context, failure: Failure | None = None, status: int | None = None

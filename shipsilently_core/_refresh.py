@@ -165,7 +165,7 @@ class Refresher:
                     return None
                 latch.wait(seconds)
             if consultation.entry is not None:
-                return evaluator.current(consultation.entry).results()
+                return evaluator.current(consultation.entry.snapshot).results()
         call = evaluator.prepare(context, kept=consultation.kept if consultation else None)
         reply = None if call.request is None else self._send(call.request)
         if self._bell.closed:

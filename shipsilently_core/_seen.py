@@ -7,11 +7,11 @@ from typing import Any
 from msgspec import Struct
 
 from ._events import Check
-from ._snapshot import NO_ROWS, Row
+from ._snapshot import NO_ROWS, Row, Snapshot
 from ._view import View
 from .values import Source
 
-__all__ = ["APART", "NESTED", "NOTHING", "NO_ROWS", "Seen"]
+__all__ = ["APART", "LATER", "NESTED", "NOTHING", "NO_ROWS", "Seen"]
 
 
 class _Mark:
@@ -31,27 +31,30 @@ APART = _Mark()
 class Seen(Struct, gc=False, eq=False):
     """What is seen from one evaluation to the next, and what was read of it.
 
-    Only `counted` and the last three change, so a read never sees a mixture of two evaluations.
+    Only `view`, `counted` and the last three change, and what `view` becomes is what it was, so a
+    read never sees a mixture of two evaluations.
 
     Attributes:
-        view: The evaluation.
-        number: Of the refresh that it came with; 0 for the first evaluation.
+        flags: The evaluation, where it is the cache's, fresh, and nothing else.
+        view: The evaluation; from `flags` it is made when it is first needed.
         counted: The keys that were asked for, so have been counted or are noted here, in that
             order; with what they hold, `NESTED`, or `APART`.
         own: The context's own rows that can be read and counted on the shortest way; none where
             what is seen is more than they are.
         shared: Rows that it has in common with others, for the keys that `own` has not.
+        number: Of the refresh that it came with; 0 for the first evaluation.
         listed: As `Sheet`; always for what somebody else counts.
         taken: How many of the keys have been.
         moment: As `Sheet`.
     """
 
-    view: View
-    number: int
+    flags: Snapshot | None
+    view: View | None
     counted: dict[str, Any]
     own: dict[str, Row]
     shared: dict[str, Row]
     listed: bool = True
+    number: int = 0
     taken: int = 0
     moment: float = 0.0
 
@@ -79,5 +82,10 @@ class Seen(Struct, gc=False, eq=False):
         return checks
 
 
-#: Of which every read goes the long way.
-NOTHING = Seen(View(None, (), {}, Source.CACHE), 0, {}, NO_ROWS, NO_ROWS)
+_UNKNOWN = View(None, (), {}, Source.CACHE)
+
+#: What is seen before anything was looked for.
+NOTHING = Seen(None, _UNKNOWN, {}, NO_ROWS, NO_ROWS)
+#: The same, where the next look takes more than the first one mostly does: after a read that found
+#: nothing to keep, or before a refresh.
+LATER = Seen(None, _UNKNOWN, {}, NO_ROWS, NO_ROWS)

@@ -24,6 +24,7 @@ from ._process import (
 )
 from ._resolver import Resolver
 from ._seen import NOTHING
+from ._snapshot import Snapshot
 from ._view import FROM_CACHE, UNSET, View, overridden
 from ._watch import Results, Watch, differing
 from ._wire import Reply
@@ -91,6 +92,8 @@ class ShipSilentlyClient:
         self.evaluator = Evaluator(
             self._config, self._clock, rng, self._report, self._dropped, self._evaluated
         )
+        #: Looked up once, for `fresh`.
+        self._fresh_flags = self.evaluator.cache.fresh_flags
         self._resolver = Resolver(self.evaluator, self._sender, self._asender)
         self._emitter = signals.Emitter(self.evaluator.notices.once)
         self._has_network = transport is None
@@ -322,24 +325,19 @@ class ShipSilentlyClient:
         self._begin_request()
         return self._resolver.resolve(context, may_block=may_block)
 
-    def fresh(self, context: Context) -> View | None:
+    def fresh(self, context: Context) -> Snapshot | None:
         """For integrations: what a request sees where nobody has to be asked, else ``None``."""
         # Every request comes by here, and most go no further.
         if not self._steady[0]:
             self._begin_request()
-        evaluator = self.evaluator
-        entry = evaluator.cache.fresh(context.body)
-        if entry is None:
-            return None
-        # As `Evaluator.current`, without its call.
-        return View(entry.snapshot, (), evaluator.defaults, FROM_CACHE)
+        return self._fresh_flags(context.body)
 
     async def aresolve(self, context: Context) -> View:
         """For integrations: what a request sees, waiting in a task."""
         self._see_loop()
-        view = self.fresh(context)
-        if view is not None:
-            return view
+        own = self.fresh(context)
+        if own is not None:
+            return View(own, (), self.evaluator.defaults, FROM_CACHE)
         if self._is_offline():
             return self._unasked(context)
         return await self._resolver.aresolve(context)

@@ -12,8 +12,9 @@ from ._evaluation import Evaluator
 from ._kinds import FLAT
 from ._overrides import overrides
 from ._process import on_event_loop
-from ._seen import APART, NESTED, NO_ROWS, NOTHING, Seen
-from ._view import UNSET, View, overridden
+from ._seen import APART, LATER, NESTED, NO_ROWS, NOTHING, Seen
+from ._snapshot import Snapshot
+from ._view import FROM_CACHE, UNSET, View, overridden
 from .context import Context
 from .errors import EvaluationError
 from .signals import flag_evaluated
@@ -35,8 +36,8 @@ class Resolver(Protocol):
         """Knows what is known, and what is to be told of it."""
         ...
 
-    def fresh(self, context: Context) -> View | None:
-        """A view that nobody has to be asked for; ``None`` where there is none."""
+    def fresh(self, context: Context) -> Snapshot | None:
+        """Flags that nobody has to be asked for; ``None`` where there are none."""
         ...
 
     def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
@@ -85,7 +86,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
     _client: Resolver
     _context: Context
     #: What is seen, unless a refresh is due: all that a read needs, and never a mixture of two.
-    #: `NOTHING` at first.
+    #: `NOTHING` at first, and `LATER` while there is nothing to read from but something to mind.
     _short: Seen
     _may_block: bool = False
     _now: Seen | None = None
@@ -166,12 +167,17 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         Raises:
             EvaluationError: The attempt failed and the cache is switched off.
         """
-        results = self._seen().view.results()
+        seen = self._seen()
+        known = seen.flags
+        if known is None:
+            results = self._view(seen).results()
+        else:
+            results = known.results(FROM_CACHE, False)
         return overridden(results) if overrides.values else results
 
     async def aevaluate_all(self) -> dict[str, EvaluationResult]:
         """`evaluate_all`, waiting in a task."""
-        results = (await self._aseen()).view.results()
+        results = self._view(await self._aseen()).results()
         return overridden(results) if overrides.values else results
 
     @overload
@@ -195,24 +201,24 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         # as long as three of them.
         seen = self._short
         row = seen.own.get(key) or seen.shared.get(key)
-        if row is None and self._now is None and not overrides.values:
-            self._seen()
-            seen = self._short
+        if row is None and seen is NOTHING and not overrides.values:
+            seen = self._seen()
             row = seen.own.get(key) or seen.shared.get(key)
         if row is not None:
             value = row.value
             kind = type(value)
             if (
                 kind is type(default)
-                and kind in FLAT
+                and (kind is bool or kind in FLAT)
                 and not overrides.values
                 and not flag_evaluated.receivers
             ):
                 # However often one request asks for a flag, it is one check.
-                seen.counted.setdefault(key, value)
-                # In this order: what has been taken meanwhile is listed again.
-                if not seen.listed:
-                    self._client.evaluator.analytics.enlist(seen)
+                if key not in seen.counted:
+                    seen.counted[key] = value
+                    # In this order: what has been taken meanwhile is listed again.
+                    if not seen.listed:
+                        self._client.evaluator.analytics.enlist(seen)
                 return value
         return self._get_any(key) if default is UNSET else self.detail(key, default).value
 
@@ -266,12 +272,13 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         seen = self._short
         row = seen.row(key)
         if row is not None and not overrides.values and not flag_evaluated.receivers:
-            value, view = row.value, seen.view
+            value, view = row.value, self._view(seen)
             kind = type(value)
             if kind is type(default) and kind in FLAT:
-                seen.counted.setdefault(key, value)
-                if not seen.listed:
-                    self._client.evaluator.analytics.enlist(seen)
+                if key not in seen.counted:
+                    seen.counted[key] = value
+                    if not seen.listed:
+                        self._client.evaluator.analytics.enlist(seen)
                 return EvaluationResult(
                     key, value, row.reason, row.ruleId, view.source, None, view.age
                 )
@@ -282,8 +289,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if key in values:
             return evaluator.overridden(key, values[key], default)
         seen = self._seen()
-        view = seen.view
-        result = evaluator.detail(view, key, default)
+        result = evaluator.detail(self._view(seen), key, default)
         if key not in seen.counted:
             # However often one request asks for a flag, it is one check.
             self._note(seen, key, result)
@@ -294,7 +300,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         evaluator, row = self._client.evaluator, seen.row(key)
         if row is None or result.error is not None:
             seen.counted[key] = APART
-            evaluator.count(seen.view, result)
+            evaluator.count(self._view(seen), result)
             return
         evaluator.tell(result)
         seen.counted[key] = NESTED if type(row.value) in (dict, list) else row.value
@@ -329,12 +335,12 @@ class Flags(Struct, eq=False):  # no other class is made as fast
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, str):
             return False
-        return key in overrides.values or self._seen().view.find(key) is not None
+        return key in overrides.values or self._view(self._seen()).find(key) is not None
 
     def __repr__(self) -> str:
         if self._now is None:
             return "<Flags: not evaluated yet>"
-        own = self._now.view.own
+        own = self._view(self._now).own
         return f"<Flags: {0 if own is None else len(own)} flags>"
 
     # For integrations, which may have to find out whom for.
@@ -368,21 +374,28 @@ class Flags(Struct, eq=False):  # no other class is made as fast
 
     # What is seen.
 
+    def _view(self, seen: Seen) -> View:
+        """The evaluation that is seen."""
+        view = seen.view
+        if view is None:
+            view = View(seen.flags, (), self._client.evaluator.defaults, FROM_CACHE)
+            seen.view = view
+        return view
+
     def _seen(self) -> Seen:
-        if self._now is None and self._due is None and self._early is None:
+        if self._short is NOTHING:
             # Nearly every request finds what it needs here, on as few steps as can be. The
             # context may not have been asked for; that one has never been evaluated.
-            view = self._client.fresh(self._context)
-            if view is not None and (own := view.own) is not None:
-                # As `_show`, without its call.
-                seen = Seen(view, 0, {}, own.own, own.shared, False)
-                # Nothing is called from this look to the next line, so no other thread comes
-                # between: the first one's is everybody's.
-                if self._now is None:
-                    self._now = self._short = seen
-                    return seen
-                return self._now
-            return self._first()
+            own = self._client.fresh(self._context)
+            if own is None:
+                return self._first()
+            # As `_show`, without its call.
+            made = Seen(own, None, {}, own.own, own.shared, False)
+            # Nothing is called from this look to the next line, so no other thread comes
+            # between: the first one's is everybody's.
+            if self._short is NOTHING:
+                self._now = self._short = made
+                return made
         seen, due = self._now, self._due
         if seen is None and due is None:
             return self._first()
@@ -414,7 +427,9 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """What a read sees that can neither wait nor is worth keeping."""
         if self._early is None:
             self._early = {}
-        return Seen(view, 0, self._early, NO_ROWS, NO_ROWS)
+        if self._short is NOTHING:
+            self._short = LATER
+        return Seen(None, view, self._early, NO_ROWS, NO_ROWS)
 
     async def _aseen(self) -> Seen:
         seen, due = self._now, self._due
@@ -439,12 +454,10 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             return self._show_as(seen, view, due)
         early, own = self._early, view.own
         if early or own is None or view.failure is not None:
-            made = Seen(view, number, early or {}, NO_ROWS, NO_ROWS)
+            made = Seen(None, view, early or {}, NO_ROWS, NO_ROWS, number=number)
         else:
-            base = own.base
-            shared = NO_ROWS if base is None else base.own
             # What the service has counted is on no list of ours.
-            made = Seen(view, number, {}, own.own, shared, view.counted)
+            made = Seen(None, view, {}, own.own, own.shared, view.counted, number)
         seen = self._now
         # Nothing is called from this look to the end of the next lines, as in `_seen`.
         if seen is not None and number <= seen.number:
@@ -474,14 +487,14 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             self._forget()
             return False
         self._due, self._early = _Refresh(), None
-        self._short = NOTHING
+        self._short = LATER
         return True
 
     def _settle(self, due: _Refresh | None) -> None:
         # Meanwhile, another one may have been asked for.
         if self._due is due:
             self._due = None
-            self._short = self._now or NOTHING
+            self._short = self._now or (NOTHING if self._early is None else LATER)
 
     def _may_wait(self) -> bool:
         return self._may_block or not on_event_loop()

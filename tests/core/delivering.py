@@ -95,7 +95,7 @@ def sheet(*keys: str) -> Seen:
     """What a request has seen and read, to be listed."""
     rows = {key: Row(True, "default") for key in keys}
     view = View(Snapshot(rows, complete=True), (), {}, Source.CACHE)
-    return Seen(view, 0, dict.fromkeys(keys, True), rows, {}, listed=False)
+    return Seen(None, view, dict.fromkeys(keys, True), rows, {}, listed=False)
 
 
 def run_while_delivering(made: Setup, threads: Sequence[threading.Thread]) -> None:

@@ -120,7 +120,7 @@ def test_threads_note_while_another_delivers_and_nothing_is_lost() -> None:
             if not seen.listed:
                 made.analytics.enlist(seen)
 
-    requests = [Seen(view, 0, {}, rows, {}, listed=False) for _ in range(8)]
+    requests = [Seen(None, view, {}, rows, {}, listed=False) for _ in range(8)]
     threads = [
         threading.Thread(target=read, args=(seen, range(half, 5_000, 2)))
         for seen in requests

@@ -120,7 +120,7 @@ class AnalyticsMachine(RuleBasedStateMachine):
         noted: list[list[str]] = []
         for goes_on, count in requests:
             if not goes_on or self.request is None:
-                self.request = Seen(NOTHING.view, 0, {}, {}, NO_ROWS, listed=False)
+                self.request = Seen(None, NOTHING.view, {}, {}, NO_ROWS, listed=False)
             request = self.request
             if not request.listed and self.rate:
                 # Of those that were listed before, all is noted by now.

@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from shipsilently_core import Context, Failure, Flags, ShipSilentlyClient
 from shipsilently_core._overrides import overrides
-from shipsilently_core._seen import NOTHING, Seen
+from shipsilently_core._seen import LATER, NOTHING, Seen
 
 from .person import UNASKED, UNKNOWN, ask, settled
 
@@ -89,17 +89,15 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         if overrides.values and self._left_to_reads():
             # Should this test read another flag than it has set, that must know whom for.
             return self._awhom(anew=False) if self._now is None else None
-        if self._due is not None:
-            return self._arrive()
-        if self._now is not None:
+        if self._short is NOTHING:
+            began = perf_counter()
+            seen = self._at_once(began)
+            if type(seen) is not Seen:
+                return self._go_on(began, seen)
+            if not seen.listed:
+                self._client.evaluator.analytics.enlist(seen)
             return None
-        began = perf_counter()
-        seen = self._at_once(began)
-        if type(seen) is not Seen:
-            return self._go_on(began, seen)
-        if not seen.listed:
-            self._client.evaluator.analytics.enlist(seen)
-        return None
+        return self._arrive() if self._short is LATER else None
 
     def _at_once(self, began: float) -> Any:
         """Evaluate for the first time, where nobody has to be waited for, as mostly.
@@ -120,7 +118,8 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         if context is UNASKED:
             if shipsilently.context is None:
                 # Nobody need be asked, now or later.
-                self._context, self._connection = context, _ = NOBODY, None
+                self._context, self._connection = NOBODY, None
+                context = NOBODY
             else:
                 given = self._given(anew=False)
                 if type(given) not in _AT_ONCE and inspect.isawaitable(given):
@@ -128,21 +127,19 @@ class RequestFlags(Flags, eq=False, kw_only=True):
                 if reloads != self._reloads:
                     return self._at_once(began)
                 context = self._found(given, anew=False)
-        view = self._client.fresh(context)
-        if view is None or (own := view.own) is None:
+        own = self._client.fresh(context)
+        if own is None:
             return context
+        seen = Seen(own, None, {}, own.own, own.shared, False)
         took = perf_counter() - began
-        if self._early is not None:
-            self._took = took
-            return self._show(context, view, None)
-        # As `Flags._seen`.
-        seen = Seen(view, 0, {}, own.own, own.shared, False)
+        # As in `Flags._seen`, nothing is called from here to the end.
         if reloads != self._reloads:
             return self._at_once(began)
-        if self._now is None:
+        if self._short is NOTHING:
             self._took = took
             self._now = self._short = seen
-        return self._now
+            return seen
+        return self._now or context
 
     async def _go_on(self, began: float, given: Any) -> None:
         """What `begin` has left: for whom, where that has to be awaited, and the evaluation."""
@@ -203,7 +200,7 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             self._context = UNASKED
 
     def _seen(self) -> Seen:
-        if self._now is not None or self._due is not None or self._early is not None:
+        if self._short is not NOTHING:
             return super()._seen()
         began = perf_counter()
         seen = self._at_once(began)
@@ -241,9 +238,9 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             return UNKNOWN, self._unknown(), False
         if context is UNKNOWN:
             return UNKNOWN, self._unknown(), True
-        view = self._client.fresh(context)
-        if view is not None:
-            return context, view, True
+        own = self._client.fresh(context)
+        if own is not None:
+            return context, self._client.evaluator.current(own), True
         return context, *self._client.resolve(context, self._may_block)
 
     async def _aask(self, *, anew: bool) -> tuple[Context, View]:

@@ -15,6 +15,7 @@ from shipsilently_core._seen import NOTHING
 from .gates import Gate
 
 if TYPE_CHECKING:
+    from shipsilently_core._snapshot import Snapshot
     from shipsilently_core._view import View
 
     from .extension import ShipSilently
@@ -54,7 +55,7 @@ class _Baseline:
     def __init__(self, shipsilently: ShipSilently) -> None:
         self.evaluator = shipsilently.client.evaluator
 
-    def fresh(self, context: Context) -> View | None:
+    def fresh(self, context: Context) -> Snapshot | None:
         """See `ShipSilentlyClient.fresh`: it always sees what is known."""
         return None
 

@@ -49,7 +49,7 @@ def _first(app: Flask, request: Request) -> Flags:
         follow_logins()
     # Each request's loop, where it has one, serves nobody else: it may be blocked.
     made = state.client.flags(current_context(app, request, state), block_event_loop=True)
-    if _is_leaving(request):
+    if _followed is not None and _is_leaving(request):
         return made
     # The first of several threads of one request decides for all of them.
     found: Flags = request.__dict__.setdefault(_KEY, made)
