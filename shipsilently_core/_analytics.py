@@ -167,8 +167,8 @@ class Analytics:
         if newest is not None:
             # Whoever made it has read its flags by now, or nearly so.
             self._on_sheets += len(newest.counted) - newest.taken
-        self._newest = sheet
-        sheet.moment = self._time()
+        self._newest, time = sheet, self._time
+        sheet.moment = time()
         # In this order: once it is in the list it may be taken, and is listed no more.
         sheet.listed = True
         self._sheets.append(sheet)

@@ -168,12 +168,14 @@ class Cache:
 
         Every request comes by here.
         """
-        entry = self._found(key)
+        # What is an attribute of an object, not of its class, is called sooner by a name.
+        found = self._found
+        entry = found(key)
         if entry is None or entry.generation != self.generation:
             return None
         if self.fresh_for != _FOR_EVER:
-            batch = entry.batch
-            if batch is None or self._monotonic() - batch.moment >= self.fresh_for:
+            batch, monotonic = entry.batch, self._monotonic
+            if batch is None or monotonic() - batch.moment >= self.fresh_for:
                 return None
         self._tick = entry.used = self._tick + 1
         return entry.snapshot

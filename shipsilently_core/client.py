@@ -330,7 +330,8 @@ class ShipSilentlyClient:
         # Every request comes by here, and most go no further.
         if not self._steady[0]:
             self._begin_request()
-        return self._fresh_flags(context.body)
+        fresh_flags = self._fresh_flags
+        return fresh_flags(context.body)
 
     async def aresolve(self, context: Context) -> View:
         """For integrations: what a request sees, waiting in a task."""

@@ -209,17 +209,19 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             kind = type(value)
             if (
                 kind is type(default)
+                # Most flags are of the one type that is asked for by itself, which is quicker.
                 and (kind is bool or kind in FLAT)
                 and not overrides.values
-                and not flag_evaluated.receivers
             ):
                 # However often one request asks for a flag, it is one check.
-                if key not in seen.counted:
+                if key in seen.counted:
+                    return value
+                if not flag_evaluated.receivers:
                     seen.counted[key] = value
                     # In this order: what has been taken meanwhile is listed again.
                     if not seen.listed:
                         self._client.evaluator.analytics.enlist(seen)
-                return value
+                    return value
         return self._get_any(key) if default is UNSET else self.detail(key, default).value
 
     def _get_any(self, key: str) -> Any:
