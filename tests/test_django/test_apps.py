@@ -67,7 +67,7 @@ def test_starting_django_starts_nothing(tmp_path: Path) -> None:
         WSGIHandler()
         assert threading.active_count() == 1, threading.enumerate()
         from shipsilently_django import setup
-        assert not setup._made
+        assert not setup.in_use
         assert "httpx" not in sys.modules
         """,
         tmp_path,

@@ -12,7 +12,7 @@ from django.http.response import HttpResponseBase
 from .current import get_request, set_request
 from .flags import RequestFlags
 from .pagecache import check_kept, claim_mark, is_site_cached
-from .setup import get_setup
+from .setup import get_setup, in_use
 from .streaming import bind_stream
 from .visitors import keep_visitor
 
@@ -58,7 +58,8 @@ class FlagsMiddleware:
             flags = request.flags = RequestFlags(request)  # type: ignore[attr-defined]  # our job
         set_request(request)
         try:
-            options = get_setup().options
+            # Most requests find it without a call.
+            options = (in_use.get("setup") or get_setup()).options
             if options.prefetch and not request.path_info.startswith(options.exclude_paths):
                 await flags._prefetch()
             response: HttpResponseBase = await self.get_response(request)

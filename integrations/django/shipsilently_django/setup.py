@@ -12,7 +12,7 @@ from shipsilently_core import Config, ShipSilentlyClient
 
 from .options import Options, Problem, Reading, read_options
 
-__all__ = ["Setup", "get_client", "get_setup", "in_tests", "reset_setup", "take_setup"]
+__all__ = ["Setup", "get_client", "get_setup", "in_tests", "in_use", "reset_setup", "take_setup"]
 
 log = logging.getLogger("shipsilently")
 
@@ -40,13 +40,14 @@ class Setup(Struct, frozen=True):
         return self.options.raise_in_debug and settings.DEBUG
 
 
-# At most one entry. `setdefault` publishes it without a lock, which a fork could leave held.
-_made: dict[str, Setup] = {}
+#: At most one entry, under ``"setup"``. `setdefault` publishes it without a lock, which a fork could
+#: leave held.
+in_use: dict[str, Setup] = {}
 
 
 def get_setup() -> Setup:
     """The process's setup; never raises."""
-    return _made.get("setup") or _made.setdefault("setup", _make())
+    return in_use.get("setup") or in_use.setdefault("setup", _make())
 
 
 def get_client() -> ShipSilentlyClient:
@@ -65,7 +66,7 @@ def take_setup() -> Setup | None:
     Returns:
         What was forgotten, where its client is to be closed by the caller.
     """
-    setup = _made.pop("setup", None)
+    setup = in_use.pop("setup", None)
     return setup if setup is not None and setup.ours else None
 
 

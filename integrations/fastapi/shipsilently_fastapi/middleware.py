@@ -48,9 +48,9 @@ class FlagsMiddleware:
             await self.app(scope, receive, send)
             return
         shipsilently = self.shipsilently
-        outer = scope.get(SCOPE_KEY)
-        if outer is None and shipsilently.running and "router" not in scope:
+        if SCOPE_KEY not in scope and shipsilently.running and "router" not in scope:
             # What `flags_in` would find in nearly every request: there is no app around this one.
+            outer = None
             flags = scope[SCOPE_KEY] = RequestFlags(
                 shipsilently.made or shipsilently.client,
                 UNASKED,
@@ -60,6 +60,7 @@ class FlagsMiddleware:
                 app=scope.get("app"),
             )
         else:
+            outer = scope.get(SCOPE_KEY)
             flags = flags_in(scope, shipsilently)
         token = current.set(flags)
         if self._timed and kind == "http":
