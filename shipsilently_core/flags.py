@@ -259,8 +259,22 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """
         if default is UNSET:
             declared = self._client.evaluator.defaults
-            default = declared.get(key, False) if declared else False
-        return self.get(key, default) is True
+            if declared:
+                default = declared.get(key, False)
+        # As `get`, for a flag that is of the type that this asks for.
+        seen = self._short
+        row = seen.own.get(key) or seen.shared.get(key)
+        if row is not None and not overrides.values:
+            value = row.value
+            if (value is True or value is False) and (default is UNSET or type(default) is bool):
+                if key in seen.counted:
+                    return value
+                if not flag_evaluated.receivers:
+                    seen.counted[key] = value
+                    if not seen.listed:
+                        self._client.evaluator.analytics.enlist(seen)
+                    return value
+        return self.get(key, False if default is UNSET else default) is True
 
     async def ais_enabled(self, key: str, *, default: bool = UNSET) -> bool:
         """`is_enabled`, waiting in a task."""

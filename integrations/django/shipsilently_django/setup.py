@@ -40,8 +40,8 @@ class Setup(Struct, frozen=True):
         return self.options.raise_in_debug and settings.DEBUG
 
 
-#: At most one entry, under ``"setup"``. `setdefault` publishes it without a lock, which a fork could
-#: leave held.
+#: At most one entry, under ``"setup"``. `setdefault` publishes it without a lock, which a fork
+#: could leave held.
 in_use: dict[str, Setup] = {}
 
 
