@@ -333,10 +333,14 @@ class ShipSilentlyClient:
         fresh_flags = self._fresh_flags
         return fresh_flags(context.body)
 
+    def afresh(self, context: Context) -> Snapshot | None:
+        """For integrations: `fresh`, in a task."""
+        self._see_loop()
+        return self.fresh(context)
+
     async def aresolve(self, context: Context) -> View:
         """For integrations: what a request sees, waiting in a task."""
-        self._see_loop()
-        own = self.fresh(context)
+        own = self.afresh(context)
         if own is not None:
             return View(own, (), self.evaluator.defaults, FROM_CACHE)
         if self._is_offline():

@@ -40,6 +40,10 @@ class Resolver(Protocol):
         """Flags that nobody has to be asked for; ``None`` where there are none."""
         ...
 
+    def afresh(self, context: Context) -> Snapshot | None:
+        """`fresh`, in a task."""
+        ...
+
     def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """A view, and whether it is worth keeping for the whole request."""
         ...
@@ -125,14 +129,17 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """`load`, waiting in a task: the plain verbs need no ``await`` afterwards."""
         if overrides.values and self._left_to_reads():
             return self
-        if self._due is not None:
-            await self._arrive()
-        elif self._now is None:
-            # As `_arrive`, without its coroutines.
+        if self._short is NOTHING:
             context = self._context
-            seen = self._show(context, await self._client.aresolve(context), None)
+            own = self._client.afresh(context)
+            if own is None:
+                seen = self._show(context, await self._client.aresolve(context), None)
+            else:
+                seen = self._show_fresh(own)
             if not seen.listed:
                 self._client.evaluator.analytics.enlist(seen)
+        elif self._short is LATER:
+            await self._arrive()
         return self
 
     def refresh(self) -> Self:
@@ -434,6 +441,13 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             # Nobody has awaited the refresh, and this read cannot.
             return seen
         return self._for_now(view)
+
+    def _show_fresh(self, own: Snapshot) -> Seen:
+        """What `_seen` does with what is fresh, for those with whom no call matters."""
+        made = Seen(own, None, {}, own.own, own.shared, False)
+        if self._short is NOTHING:
+            self._now = self._short = made
+        return self._now or made
 
     def _first(self) -> Seen:
         context, view, lasting = self._ask(anew=False)

@@ -7,11 +7,13 @@ installed the views answer without a flag.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
-from typing import Any
+from time import time
+from typing import Any, ClassVar
 
 from asgiref.sync import markcoroutinefunction
 
@@ -36,9 +38,10 @@ BARE, OURS, TEN, FURAGU, FURAGU_TEN = (
     ("furagu, ten reads"),
 )
 #: What the same takes at least, in Python: where a limit is that is not ours.
-LEAST, LEAST_TEN = (
+LEAST, LEAST_TEN, NOTED_TEN = (
     "a middleware that sets a context variable and an attribute",
     "ten calls of a method that looks up a dictionary",
+    "the same middleware, a user looked up, and ten reads noted with the time",
 )
 LAUNCHDARKLY_TEN, STATSIG_TEN = (
     "launchdarkly-server-sdk, ten reads",
@@ -65,6 +68,49 @@ def ten_of_held(request: object = None) -> None:
     held = Held(FLAGS)
     for key in KEYS:
         held.get(key, False)
+
+
+class Noting:
+    """The least that a user's flags can be whose reads are counted.
+
+    There is no age, no limit to how many users are held, no fork, nobody who listens, no test
+    that sets flags, no value that has to be copied, and nothing that serves where one is missing.
+    """
+
+    __slots__ = ("_noted", "_rows", "_who")
+
+    users: ClassVar[dict[bytes, tuple[int, dict[str, bool]]]] = {b"{}": (1, FLAGS)}
+    generation = 1
+    #: When each request read its first flag, and what it has read; delivered by nobody.
+    sheets: ClassVar[deque[tuple[float, dict[str, Any]]]] = deque(maxlen=100)
+
+    _rows: dict[str, bool]
+
+    def __init__(self, who: bytes) -> None:
+        self._who = who
+        self._noted: dict[str, Any] | None = None
+
+    def get(self, key: str, default: Any) -> Any:
+        """The value, if it is of the default's type."""
+        noted = self._noted
+        if noted is None:
+            generation, self._rows = self.users[self._who]
+            assert generation == self.generation
+            noted = self._noted = {}
+            self.sheets.append((time(), noted))
+        value = self._rows.get(key)
+        if type(value) is not type(default):
+            return default
+        if key not in noted:
+            noted[key] = value
+        return value
+
+
+def ten_noted(request: object = None) -> None:
+    """Ten reads of that."""
+    flags = Noting(b"{}")
+    for key in KEYS:
+        flags.get(key, False)
 
 
 class DjangoLeast:
@@ -221,6 +267,7 @@ def _django(settings: Settings, *, loop: asyncio.AbstractEventLoop | None) -> An
         TEN: (view(ten) if loop is None else aten, ours),
         LEAST: (view(lambda request: None), [f"{__name__}.DjangoLeast"]),
         LEAST_TEN: (view(ten_of_held), []),
+        NOTED_TEN: (view(ten_noted), [f"{__name__}.DjangoLeast"]),
     }
     if furagu is not None:
         variants[FURAGU] = (view(lambda request: None), theirs)
@@ -290,11 +337,16 @@ def flask(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
         ten_of_held()
         return ""
 
+    def noted() -> str:
+        ten_noted()
+        return ""
+
     apps = {
         BARE: app_of("bare", empty),
         OURS: app_of("ours", empty),
         TEN: app_of("ten", ten),
         LEAST_TEN: app_of("least", least),
+        NOTED_TEN: app_of("noted", noted),
     }
     for name in (OURS, TEN):
         ShipSilently(apps[name], client=CLIENT)
@@ -355,10 +407,12 @@ def fastapi(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
         return PlainTextResponse("")
 
     views = {BARE: empty, OURS: empty, TEN: ten, LEAST: empty, LEAST_TEN: reading(ten_of_held)}
+    views[NOTED_TEN] = reading(ten_noted)
     apps = {name: FastAPI() for name in views}
     for name, view in views.items():
         apps[name].get("/")(view)
-    apps[LEAST].add_middleware(ASGILeast)
+    for name in (LEAST, NOTED_TEN):
+        apps[name].add_middleware(ASGILeast)
     for name in (OURS, TEN):
         EXTENSION.install(apps[name])
     if furagu is not None:

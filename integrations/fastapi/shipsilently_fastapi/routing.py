@@ -59,6 +59,8 @@ class _Baseline:
         """See `ShipSilentlyClient.fresh`: it always sees what is known."""
         return None
 
+    afresh = fresh
+
     def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """See `ShipSilentlyClient.resolve`."""
         return self.evaluator.known(self.evaluator.baseline), True
