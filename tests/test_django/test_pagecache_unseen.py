@@ -22,11 +22,9 @@ from shipsilently_django import (
     FlagsMiddleware,
     FlagsRequest,
     RequiresFlagMixin,
-    flags,
     requires_flag,
 )
-from shipsilently_django.flags import flags_of
-from shipsilently_django.pagecache import settle
+from shipsilently_django.flags import RequestFlags, flags_of
 
 from shipsilently_core.testing import ScriptedService
 
@@ -256,17 +254,18 @@ def test_a_request_that_finds_no_view_is_looked_at_once(
     configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a template is rendered for a mail: the second read answers from memory."""
-    settled = []
+    resolved = []
+    resolve = RequestFlags._resolve
 
-    def counting(*args: Any) -> None:
-        settled.append(args)
-        settle(*args)
+    def counting(self: RequestFlags) -> Any:
+        resolved.append(self)
+        return resolve(self)
 
-    monkeypatch.setattr(flags, "settle", counting)
+    monkeypatch.setattr(RequestFlags, "_resolve", counting)
     request: Any = RequestFactory().get("/")
     for _ in range(3):
         assert flags_of(request).is_enabled("x")
-    assert len(settled) == 1
+    assert len(resolved) == 1
 
 
 class KeepsSessions(MiddlewareMixin):

@@ -21,6 +21,7 @@ from shipsilently_core._view import UNSET
 
 from .pagecache import MARK, settle
 from .setup import Setup, get_setup
+from .surroundings import surroundings_of
 from .users import acontext_of, context_of, on_event_loop
 
 if TYPE_CHECKING:
@@ -266,16 +267,19 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         return self._keep(user, flags, known=True)
 
     def _keep(self, user: Any, flags: Flags, *, known: bool) -> Flags:
-        seen = self._seen
-        if seen is not None and seen.flags.context == flags.context:
+        seen, context = self._seen, flags.context
+        if seen is not None and seen.flags.context == context:
             # Another thread or task of this request was first, or a new user is the same one.
             flags, known = seen.flags, known or seen.known
         elif self.streaming_since is False:
             self._check_headers()
-        settle(self._request, flags.context, None if seen is None else seen.mark)
         held = self._request.__dict__
+        match = held.get("resolver_match")
+        # Most requests have met no cache of pages, so there is nothing to settle.
+        if MARK in held or (match is not None and surroundings_of(match.func).out_of_reach):
+            settle(self._request, context, None if seen is None else seen.mark)
         mark = held.get(MARK) if known else _NOT_SETTLED
-        self._seen = _Seen(user, flags, known, mark, held.get("resolver_match") is None)
+        self._seen = _Seen(user, flags, known, mark, match is None)
         return flags
 
     def _check_headers(self) -> None:
