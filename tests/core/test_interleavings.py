@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from shipsilently_core import EvaluationResult, ShipSilentlyClient, Source
+from shipsilently_core import EvaluationResult, Flags, ShipSilentlyClient, Source
 from shipsilently_core._background import Background
 from shipsilently_core._cache import SharedBodies
 from shipsilently_core._knowledge import Knowledge
@@ -180,18 +180,24 @@ def test_what_the_service_has_counted_counts_for_all_who_share_the_flags(
     assert len(s.service.requests) == 1
 
 
-def test_a_view_that_comes_late_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("load", [Flags.load, lambda flags: asyncio.run(flags.aload())])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_view_that_comes_late_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, load: Callable[[Flags], object], known: bool
+) -> None:
     """What another thread has shown while this one made its own is everybody's."""
     s = setup({"x": True}, background=False)
     flags, other = s.client.flags(ADA), sheet("x")
+    if known:
+        s.client.evaluate_all(ADA)
 
     def as_another_is_done(*given: Any) -> Seen:
         flags._now = flags._short = other
         return Seen(*given)
 
     monkeypatch.setattr("shipsilently_core.flags.Seen", as_another_is_done)
-    flags.load()
-    assert flags._now is other
+    load(flags)
+    assert flags._now is flags._short is other
 
 
 def test_a_background_that_was_ended_before_it_began_does_not_begin() -> None:
