@@ -14,6 +14,7 @@ from shipsilently_fastapi import (
     FlagsDep,
     RequestFlags,
     ShipSilently,
+    connection,
     current_flags,
     flags,
     get_flags,
@@ -189,6 +190,42 @@ def test_a_thread_that_waits_does_not_bring_the_one_before_back(
     go_on.set()
     reader.join()
     assert seen == ["bob"]
+    assert flags.context == Context({"userId": "bob"})
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("moment", ["ask", "found", "seen"])
+@pytest.mark.parametrize("awaited", [True, False])
+def test_what_was_found_out_before_a_login_is_shown_to_nobody(
+    make: Make, monkeypatch: pytest.MonkeyPatch, moment: str, known: bool, awaited: bool
+) -> None:
+    """In whichever step of a first read another thread reloads, the new user's value is given."""
+    request = request_of("ada")
+    shipsilently = make(context=of_session)
+    flags = shipsilently.flags(request)
+    if known:
+        for user in ("ada", "bob"):
+            shipsilently.client.evaluate_all({"userId": user})
+    place, name = {
+        "ask": (connection, "ask"),
+        "found": (shipsilently.client.evaluator, "context"),
+        "seen": (connection if known else shipsilently.client, "Seen" if known else "resolve"),
+    }[moment]
+    if moment == "seen" and not known and awaited:
+        name = "aresolve"
+    step: Any = getattr(place, name)
+
+    def amid(*given: Any) -> Any:
+        found = step(*given)
+        monkeypatch.undo()
+        log_in(request, "bob")
+        flags.reload_context(request)
+        return found
+
+    monkeypatch.setattr(place, name, amid)
+    if awaited:
+        asyncio.run(flags.aload())
+    assert flags.get("who", "") == "bob"
     assert flags.context == Context({"userId": "bob"})
 
 

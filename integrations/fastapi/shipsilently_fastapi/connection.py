@@ -124,9 +124,10 @@ class RequestFlags(Flags, eq=False, kw_only=True):
                 given = self._given(anew=False)
                 if type(given) not in _AT_ONCE and inspect.isawaitable(given):
                     return given
-                if reloads != self._reloads:
+                found = self._found(given, reloads, anew=False)
+                if found is None:
                     return self._at_once(began)
-                context = self._found(given, anew=False)
+                context = found
         own = self._client.fresh(context)
         if own is None:
             return context
@@ -147,8 +148,7 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         try:
             if not isinstance(given, Context):
                 given = await settled(given, self._client.evaluator.notices)
-                if reloads == self._reloads:
-                    given = self._found(given, anew=False)
+                given = self._found(given, reloads, anew=False)
             view = self._unknown()
             if given is not UNKNOWN and reloads == self._reloads:
                 view = await self._client.aresolve(given)
@@ -280,8 +280,9 @@ class RequestFlags(Flags, eq=False, kw_only=True):
                     if inspect.iscoroutine(given):
                         given.close()
                     return None
-            if reloads == self._reloads:
-                return self._found(given, anew=anew)
+            found = self._found(given, reloads, anew=anew)
+            if found is not None:
+                return found
             given = _NOT_ASKED
 
     async def _awhom(self, *, anew: bool) -> Context:
@@ -290,8 +291,9 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             reloads, given = self._reloads, self._given(anew=anew)
             if type(given) not in _AT_ONCE and inspect.isawaitable(given):
                 given = await settled(given, self._client.evaluator.notices)
-            if reloads == self._reloads:
-                return self._found(given, anew=anew)
+            found = self._found(given, reloads, anew=anew)
+            if found is not None:
+                return found
 
     def _given(self, *, anew: bool) -> Any:
         connection: Any = self._connection
@@ -304,8 +306,20 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             connection = self._connection = HTTPConnection(connection)
         return ask(function, connection, self._client.evaluator.notices)
 
-    def _found(self, given: Any, *, anew: bool) -> Context:
+    def _found(self, given: Any, reloads: int, *, anew: bool) -> Context | None:
+        """Whom for, by what was given.
+
+        Args:
+            given: By the context function.
+            reloads: How many there had been when it was asked.
+            anew: See `_ask`.
+
+        Returns:
+            ``None`` where they have become another person's since.
+        """
         found = NOBODY if given is None else self._client.evaluator.context(given)
+        if reloads != self._reloads:
+            return None
         if self._context is UNASKED:
             self._context = found
             connection = self._connection
