@@ -97,6 +97,8 @@ class Flags(Struct, eq=False):  # no other class is made as fast
     _due: _Refresh | None = None
     #: The keys that were asked for, so counted, before there was an evaluation to keep.
     _early: dict[str, Any] | None = None
+    #: How often they have become another person's, so that what was asked before is not shown.
+    _reloads: int = 0
 
     @property
     def context(self) -> Context:
@@ -130,12 +132,8 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if overrides.values and self._left_to_reads():
             return self
         if self._short is NOTHING:
-            context = self._context
-            own = self._client.afresh(context)
-            if own is None:
-                seen = self._show(context, await self._client.aresolve(context), None)
-            else:
-                seen = self._show_fresh(own)
+            own = self._client.afresh(self._context)
+            seen = await self._arrive() if own is None else self._show_fresh(own)
             if not seen.listed:
                 self._client.evaluator.analytics.enlist(seen)
         elif self._short is LATER:
@@ -427,6 +425,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         mine = due is not None and self._may_wait()
         if due is not None and mine:
             due.taken = True
+        reloads = self._reloads
         try:
             context, view, lasting = self._ask(anew=due is not None)
         except BaseException as error:
@@ -436,7 +435,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             self._settle(due)
             raise
         if lasting:
-            return self._show(context, view, due)
+            return self._show(context, view, due, reloads) or self._seen()
         if seen is not None:
             # Nobody has awaited the refresh, and this read cannot.
             return seen
@@ -450,8 +449,11 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         return self._now or made
 
     def _first(self) -> Seen:
+        reloads = self._reloads
         context, view, lasting = self._ask(anew=False)
-        return self._show(context, view, None) if lasting else self._for_now(view)
+        if not lasting:
+            return self._for_now(view)
+        return self._show(context, view, None, reloads) or self._seen()
 
     def _for_now(self, view: View) -> Seen:
         """What a read sees that can neither wait nor is worth keeping."""
@@ -468,17 +470,31 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         return await self._arrive()
 
     async def _arrive(self) -> Seen:
-        due = self._due
+        due, reloads = self._due, self._reloads
         if due is None:
-            return self._show(*await self._aask(anew=False), None)
-        due.taken = True
-        try:
-            context, view = await self._aask(anew=True)
-        finally:
-            self._settle(due)
-        return self._show(context, view, due)
+            context, view = await self._aask(anew=False)
+        else:
+            due.taken = True
+            try:
+                context, view = await self._aask(anew=True)
+            finally:
+                self._settle(due)
+        return self._show(context, view, due, reloads) or await self._aseen()
 
-    def _show(self, context: Context, view: View, due: _Refresh | None) -> Seen:
+    def _show(
+        self, context: Context, view: View, due: _Refresh | None, reloads: int
+    ) -> Seen | None:
+        """Let this be what is seen; what is instead where others were faster.
+
+        Args:
+            context: Whom for.
+            view: What was found for them.
+            due: The refresh that it is for.
+            reloads: How many there had been when it was asked for.
+
+        Returns:
+            ``None`` where it is another person's by now.
+        """
         seen, number = self._now, 0 if due is None else due.number
         if seen is not None and number <= seen.number:
             return self._show_as(seen, view, due)
@@ -488,8 +504,10 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         else:
             # What the service has counted is on no list of ours.
             made = Seen(None, view, {}, own.own, own.shared, view.counted, number)
-        seen = self._now
         # Nothing is called from this look to the end of the next lines, as in `_seen`.
+        if reloads != self._reloads:
+            return None
+        seen = self._now
         if seen is not None and number <= seen.number:
             return self._show_as(seen, view, due)
         self._context, self._early = context, None

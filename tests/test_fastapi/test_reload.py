@@ -23,6 +23,7 @@ from shipsilently_fastapi.templating import add_flags
 from starlette.requests import HTTPConnection
 
 from shipsilently_core import Context
+from shipsilently_core import flags as core_flags
 from shipsilently_core.testing import ScriptedService, override_flags
 from tests.test_fastapi.apps import app_with, attempts, serving, socket_status
 
@@ -194,7 +195,7 @@ def test_a_thread_that_waits_does_not_bring_the_one_before_back(
 
 
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("moment", ["ask", "found", "seen"])
+@pytest.mark.parametrize("moment", ["ask", "found", "seen", "shown"])
 @pytest.mark.parametrize("awaited", [True, False])
 def test_what_was_found_out_before_a_login_is_shown_to_nobody(
     make: Make, monkeypatch: pytest.MonkeyPatch, moment: str, known: bool, awaited: bool
@@ -209,10 +210,12 @@ def test_what_was_found_out_before_a_login_is_shown_to_nobody(
     place, name = {
         "ask": (connection, "ask"),
         "found": (shipsilently.client.evaluator, "context"),
-        "seen": (connection if known else shipsilently.client, "Seen" if known else "resolve"),
+        "seen": (shipsilently.client, "aresolve" if awaited else "resolve"),
+        "shown": (core_flags, "Seen"),
     }[moment]
-    if moment == "seen" and not known and awaited:
-        name = "aresolve"
+    if known and moment in ("seen", "shown"):
+        # That is one step then.
+        place, name = connection, "Seen"
     step: Any = getattr(place, name)
 
     def amid(*given: Any) -> Any:
@@ -226,6 +229,26 @@ def test_what_was_found_out_before_a_login_is_shown_to_nobody(
     if awaited:
         asyncio.run(flags.aload())
     assert flags.get("who", "") == "bob"
+    assert flags.context == Context({"userId": "bob"})
+
+
+def test_a_read_in_the_midst_of_a_reload_keeps_nobody(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once `reload_context` has returned, the new user's value is read."""
+    request = request_of("ada")
+    flags = make(context=of_session).flags(request)
+    assert flags.get("who", "") == "ada"
+    forget = RequestFlags._forget
+
+    def while_others_read(self: RequestFlags) -> None:
+        assert flags.get("who", "") == "ada"
+        forget(self)
+        flags.get("who", "")
+
+    monkeypatch.setattr(RequestFlags, "_forget", while_others_read)
+    log_in(request, "bob")
+    assert flags.reload_context(request).get("who", "") == "bob"
     assert flags.context == Context({"userId": "bob"})
 
 

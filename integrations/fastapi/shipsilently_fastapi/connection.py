@@ -46,8 +46,6 @@ class RequestFlags(Flags, eq=False, kw_only=True):
     _took: float | None = None
     #: The app that has looked them up last.
     app: Any = None
-    #: How often they have become another person's, so that what was asked before is not shown.
-    _reloads: int = 0
 
     @property
     def context(self) -> Context:
@@ -90,10 +88,10 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             # Should this test read another flag than it has set, that must know whom for.
             return self._awhom(anew=False) if self._now is None else None
         if self._short is NOTHING:
-            began = perf_counter()
+            began, reloads = perf_counter(), self._reloads
             seen = self._at_once(began)
             if type(seen) is not Seen:
-                return self._go_on(began, seen)
+                return self._go_on(began, seen, reloads)
             if not seen.listed:
                 self._client.evaluator.analytics.enlist(seen)
             return None
@@ -142,21 +140,20 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             return seen
         return self._now or context
 
-    async def _go_on(self, began: float, given: Any) -> None:
+    async def _go_on(self, began: float, given: Any, reloads: int) -> None:
         """What `begin` has left: for whom, where that has to be awaited, and the evaluation."""
-        reloads = self._reloads
         try:
             if not isinstance(given, Context):
                 given = await settled(given, self._client.evaluator.notices)
                 given = self._found(given, reloads, anew=False)
             view = self._unknown()
-            if given is not UNKNOWN and reloads == self._reloads:
+            if given is not None and given is not UNKNOWN:
                 view = await self._client.aresolve(given)
-            if reloads != self._reloads:
-                given, view = await self._aask(anew=False)
         finally:
             self._took = perf_counter() - began
-        self._show(given, view, None)
+        if given is None or self._show(given, view, None, reloads) is None:
+            # For whoever they have become meanwhile.
+            await self._aseen()
 
     def reload_context(self, connection: HTTPConnection) -> Self:
         """Somebody has logged in or out during this request: from now on, they are for them.
@@ -177,10 +174,12 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         Returns:
             These flags.
         """
-        self._reloads += 1
-        self._forget()
+        # In this order: whoever is in the midst of a first read has taken the old context and the
+        # old number, or neither; and what such a one has shown until now is forgotten.
         if self._shipsilently.context is not None:
             self._context, self._connection = UNASKED, connection
+        self._reloads += 1
+        self._forget()
         return self
 
     def of(self, context: Context) -> RequestFlags:
@@ -202,12 +201,14 @@ class RequestFlags(Flags, eq=False, kw_only=True):
     def _seen(self) -> Seen:
         if self._short is not NOTHING:
             return super()._seen()
-        began = perf_counter()
+        began, reloads = perf_counter(), self._reloads
         seen = self._at_once(began)
         if type(seen) is Seen:
             return seen
         context, view, lasting = self._ask_since(began, seen, anew=False)
-        return self._show(context, view, None) if lasting else self._for_now(view)
+        if not lasting:
+            return self._for_now(view)
+        return self._show(context, view, None, reloads) or self._seen()
 
     def _ask(self, *, anew: bool) -> tuple[Context, View, bool]:
         began, shipsilently = perf_counter(), self._shipsilently
