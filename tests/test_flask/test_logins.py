@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from flask import Flask
 from shipsilently_flask import ShipSilently, flags
+from shipsilently_flask.people import current_context
 
 from shipsilently_core.testing import ScriptedService
 
@@ -189,6 +190,7 @@ from flask import Flask
 from shipsilently_core import ShipSilentlyClient
 from shipsilently_core.testing import ScriptedService
 from shipsilently_flask import ShipSilently, flags
+from shipsilently_flask.people import current_context
 
 app = Flask("shop")
 app.secret_key = "made up"
@@ -232,3 +234,45 @@ def test_the_first_flag_of_a_process_may_be_read_during_a_logout() -> None:
         check=False,
     )
     assert (done.stdout.splitlines(), done.stderr) == (["heard ada", "nobody"], "")
+
+
+@pytest.mark.parametrize("step", ["in", "reload"])
+def test_what_was_loaded_before_a_login_in_another_thread_is_not_kept(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """A request's threads share its flags; of a first read amid a login all see the new user's."""
+    app = bare_app()
+    shipsilently = ShipSilently(app, client=client_of(service))
+    login = use_flask_login(app)
+    users = ["bob"]
+    if step == "reload":
+        shipsilently.context_loader(lambda: {"userId": users[-1]})
+
+    def amid(*given: Any) -> Any:
+        found = current_context(*given)
+        monkeypatch.undo()
+        users.append("ada")
+        if step == "in":
+            login.login_user(User("ada"))
+        else:
+            shipsilently.reload_context()
+        return found
+
+    monkeypatch.setattr("shipsilently_flask.current.current_context", amid)
+    with app.test_request_context():
+        assert [flags.get("me", ""), flags.get("me", "")] == ["ada", "ada"]
+
+
+def test_a_loader_that_logs_in_comes_to_an_end(service: ScriptedService) -> None:
+    """Its flags are nobody's for long, and each read asks it anew."""
+    app = bare_app()
+    shipsilently = ShipSilently(app, client=client_of(service))
+    login = use_flask_login(app)
+
+    @shipsilently.context_loader
+    def load() -> dict[str, str]:
+        login.login_user(User("ada"))
+        return {"userId": "ada"}
+
+    with app.test_request_context():
+        assert [flags.get("me", ""), flags.get("me", "")] == ["ada", "ada"]

@@ -17,6 +17,11 @@ from .state import state_of
 __all__ = ["current_flags", "follow_logins", "forget_flags", "kept_flags"]
 
 _KEY = "_shipsilently_flags"
+#: Where a request notes who is served: another object after each login and logout.
+_TURN = "_shipsilently_turn"
+#: How often the context is loaded anew where it became another user's meanwhile; a loader that
+#: logs somebody in would never come to an end.
+_MOST_TURNS = 3
 #: Where a request notes the user that Flask-Login said was about to go.
 _LEAVING = "_shipsilently_leaving"
 
@@ -43,16 +48,20 @@ def current_flags() -> Flags:
     return _first(app, request) if kept is None else kept
 
 
-def _first(app: Flask, request: Request) -> Flags:
+def _first(app: Flask, request: Request, turns: int = 1) -> Flags:
     state = state_of(app)
     if sys.modules.get("flask_login") is not _followed:
         follow_logins()
+    held = request.__dict__
+    turn = held.get(_TURN)
     # Each request's loop, where it has one, serves nobody else: it may be blocked.
     made = state.client.flags(current_context(app, request, state), block_event_loop=True)
     if _followed is not None and _is_leaving(request):
         return made
+    if held.get(_TURN) is not turn:
+        return made if turns == _MOST_TURNS else _first(app, request, turns + 1)
     # The first of several threads of one request decides for all of them.
-    found: Flags = request.__dict__.setdefault(_KEY, made)
+    found: Flags = held.setdefault(_KEY, made)
     return found
 
 
@@ -94,7 +103,10 @@ def forget_flags() -> None:
     if request is None:
         g.pop(_KEY, None)
     else:
-        vars(request).pop(_KEY, None)
+        held = vars(request)
+        # In this order: another thread that is loading the context now sees that it was too early.
+        held[_TURN] = object()
+        held.pop(_KEY, None)
 
 
 def follow_logins() -> None:
