@@ -10,6 +10,7 @@ from . import sites
 from .outcome import Figure, Goal, Outcome, Settings
 from .timing import added, median, take_turns
 
+_SHOWN = (sites.BARE, sites.ONE)
 _LEAST = {
     sites.LEAST_TEN: "added: the least that ten reads take in Python",
     sites.NOTED_TEN: "added: the least of a client that counts them, and minds nothing else",
@@ -22,14 +23,16 @@ def run(settings: Settings) -> Outcome:
     goals: list[Goal] = []
     for framework, site in sites.SITES.items():
         runs, missing = site(settings)
-        runs = {name: run for name, run in runs.items() if name == sites.BARE or "ten" in name}
+        runs = {name: run for name, run in runs.items() if name in _SHOWN or "ten" in name}
         figures = sites.measure(runs, settings)
         bare = figures.pop(sites.BARE)
         rows.append(Figure(f"{framework}, bare", median(bare) * 1e6, "µs", None, "the whole"))
         ours = added(figures[sites.TEN], bare) * 1e6
         for name, took in figures.items():
             theirs = added(took, bare) * 1e6
-            note = "added" if name in (sites.TEN, sites.FURAGU_TEN) else "added, no integration"
+            note = "added, no integration"
+            if name in (sites.ONE, sites.TEN, sites.FURAGU_TEN):
+                note = "added"
             if name in _LEAST:
                 note = _LEAST[name]
             rows.append(Figure(f"{framework}, {name}", theirs, "µs", ours / theirs, note))

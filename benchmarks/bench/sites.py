@@ -30,9 +30,10 @@ __all__ = ["KEYS", "SITES", "asgi_runs", "measure", "optional"]
 KEYS = [f"flag-{number}" for number in range(10)]
 FLAGS = frameworks.FLAGS
 
-BARE, OURS, TEN, FURAGU, FURAGU_TEN = (
+BARE, OURS, ONE, TEN, FURAGU, FURAGU_TEN = (
     "bare",
     "shipsilently",
+    "shipsilently, one read",
     "shipsilently, ten reads",
     "furagu",
     ("furagu, ten reads"),
@@ -246,16 +247,19 @@ def _django(settings: Settings, *, loop: asyncio.AbstractEventLoop | None) -> An
 
         return in_task
 
-    def ten(request: Any) -> None:
-        flags = request.flags
-        for key in KEYS:
-            flags.get(key, False)
+    def reading(keys: list[str]) -> Any:
+        def read(request: Any) -> None:
+            flags = request.flags
+            for key in keys:
+                flags.get(key, False)
 
-    async def aten(request: Any) -> HttpResponse:
-        flags = await request.flags.aload()
-        for key in KEYS:
-            flags.get(key, False)
-        return HttpResponse("")
+        async def in_task(request: Any) -> HttpResponse:
+            flags = await request.flags.aload()
+            for key in keys:
+                flags.get(key, False)
+            return HttpResponse("")
+
+        return view(read) if loop is None else in_task
 
     def furagu_ten(request: Any) -> None:
         for key in KEYS:
@@ -264,7 +268,8 @@ def _django(settings: Settings, *, loop: asyncio.AbstractEventLoop | None) -> An
     variants: dict[str, tuple[Any, list[str]]] = {
         BARE: (view(lambda request: None), []),
         OURS: (view(lambda request: None), ours),
-        TEN: (view(ten) if loop is None else aten, ours),
+        ONE: (reading(KEYS[:1]), ours),
+        TEN: (reading(KEYS), ours),
         LEAST: (view(lambda request: None), [f"{__name__}.DjangoLeast"]),
         LEAST_TEN: (view(ten_of_held), []),
         NOTED_TEN: (view(ten_noted), [f"{__name__}.DjangoLeast"]),
@@ -323,10 +328,13 @@ def flask(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
     def empty() -> str:
         return ""
 
-    def ten() -> str:
-        for key in KEYS:
-            flags.get(key, False)
-        return ""
+    def reading(keys: list[str]) -> Callable[[], str]:
+        def read() -> str:
+            for key in keys:
+                flags.get(key, False)
+            return ""
+
+        return read
 
     def furagu_ten() -> str:
         for key in KEYS:
@@ -344,11 +352,12 @@ def flask(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
     apps = {
         BARE: app_of("bare", empty),
         OURS: app_of("ours", empty),
-        TEN: app_of("ten", ten),
+        ONE: app_of("one", reading(KEYS[:1])),
+        TEN: app_of("ten", reading(KEYS)),
         LEAST_TEN: app_of("least", least),
         NOTED_TEN: app_of("noted", noted),
     }
-    for name in (OURS, TEN):
+    for name in (OURS, ONE, TEN):
         ShipSilently(apps[name], client=CLIENT)
     if furagu is not None:
         extension = import_module("furagu.contrib.flask").Furagu
@@ -388,13 +397,16 @@ def fastapi(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
     async def empty() -> PlainTextResponse:
         return PlainTextResponse("")
 
-    async def ten() -> PlainTextResponse:
-        flags = current_flags()
-        for key in KEYS:
-            flags.get(key, False)
-        return PlainTextResponse("")
+    def reading(keys: list[str]) -> Any:
+        async def view() -> PlainTextResponse:
+            flags = current_flags()
+            for key in keys:
+                flags.get(key, False)
+            return PlainTextResponse("")
 
-    def reading(read: Callable[[], object]) -> Any:
+        return view
+
+    def calling(read: Callable[[], object]) -> Any:
         async def view() -> PlainTextResponse:
             read()
             return PlainTextResponse("")
@@ -406,14 +418,14 @@ def fastapi(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
             furagu.get_boolean_value(key, False)
         return PlainTextResponse("")
 
-    views = {BARE: empty, OURS: empty, TEN: ten, LEAST: empty, LEAST_TEN: reading(ten_of_held)}
-    views[NOTED_TEN] = reading(ten_noted)
+    views = {BARE: empty, OURS: empty, ONE: reading(KEYS[:1]), TEN: reading(KEYS), LEAST: empty}
+    views |= {LEAST_TEN: calling(ten_of_held), NOTED_TEN: calling(ten_noted)}
     apps = {name: FastAPI() for name in views}
     for name, view in views.items():
         apps[name].get("/")(view)
     for name in (LEAST, NOTED_TEN):
         apps[name].add_middleware(ASGILeast)
-    for name in (OURS, TEN):
+    for name in (OURS, ONE, TEN):
         EXTENSION.install(apps[name])
     if furagu is not None:
         contrib = import_module("furagu.contrib.fastapi")
@@ -423,7 +435,7 @@ def fastapi(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
             contrib.install(apps[name], peers.furagu_provider(FLAGS))
     for name, read in readers.items():
         apps[name] = FastAPI()
-        apps[name].get("/")(reading(read))
+        apps[name].get("/")(calling(read))
     return asgi_runs(apps), missing
 
 
