@@ -291,15 +291,21 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """The flag with the reason for its value, where that came from, and what went wrong."""
         # As `get`, and below for whatever is not plain.
         seen = self._short
+        if seen is NOTHING and not overrides.values:
+            seen = self._seen()
         row = seen.row(key)
         if row is not None and not overrides.values and not flag_evaluated.receivers:
-            value, view = row.value, self._view(seen)
+            value = row.value
             kind = type(value)
             if kind is type(default) and kind in FLAT:
                 if key not in seen.counted:
                     seen.counted[key] = value
                     if not seen.listed:
                         self._client.evaluator.analytics.enlist(seen)
+                view = seen.view
+                if view is None:
+                    # As the one that it would be made.
+                    return EvaluationResult(key, value, row.reason, row.ruleId, FROM_CACHE)
                 return EvaluationResult(
                     key, value, row.reason, row.ruleId, view.source, None, view.age
                 )
