@@ -1,14 +1,17 @@
 """A stable id for visitors, and what it costs those who need none."""
 
+import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.signed_cookies import SessionStore
 from django.http import HttpRequest
 from django.test import RequestFactory
 from pytest_django import Settings
-from shipsilently_django import default_context
+from shipsilently_django import adefault_context, default_context, visitors
 from shipsilently_django.visitors import COOKIE
 
 from shipsilently_core.testing import ScriptedService
@@ -115,6 +118,45 @@ def test_one_request_is_one_visitor(configure: Configure) -> None:
     configure(ANONYMOUS_ID="cookie")
     request = RequestFactory().get("/")
     assert default_context(request) == default_context(request)
+
+
+@pytest.mark.parametrize("kept_in", ["cookie", "session"])
+def test_threads_of_one_request_are_one_visitor(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch, kept_in: str
+) -> None:
+    """Of two threads that find no id at the same time, both get the one that is kept."""
+    configure(ANONYMOUS_ID=kept_in)
+    request = RequestFactory().get("/")
+    request.session = SessionStore()
+    make, found = visitors._new_id, []
+
+    def amid() -> str:
+        made = make()
+        monkeypatch.undo()
+        other = threading.Thread(target=lambda: found.append(default_context(request)))
+        other.start()
+        other.join()
+        return made
+
+    monkeypatch.setattr(visitors, "_new_id", amid)
+    found.append(default_context(request))
+    assert found[0] == found[1] == default_context(request)
+
+
+async def test_tasks_of_one_request_are_one_visitor(configure: Configure) -> None:
+    """So do two tasks, of which each looks into the session before the other has kept one."""
+
+    class Slow(SessionStore):
+        async def aget(self, key: str, default: Any = None) -> Any:
+            found = await super().aget(key, default)
+            await asyncio.sleep(0)
+            return found
+
+    configure(ANONYMOUS_ID="session")
+    request = RequestFactory().get("/")
+    request.session = Slow()
+    one, other = await asyncio.gather(adefault_context(request), adefault_context(request))
+    assert one == other == await adefault_context(request)
 
 
 def test_without_sessions_there_is_none_in_them(configure: Configure) -> None:

@@ -33,7 +33,8 @@ def id_of_visitor(request: HttpRequest, options: Options) -> str | None:
         return None
     known: str | None = request.session.get(_SESSION_KEY)
     if known is None:
-        known = request.session[_SESSION_KEY] = _new_id()
+        # Another thread of this request may have kept one meanwhile.
+        known = request.session.setdefault(_SESSION_KEY, _new_id())
     return known
 
 
@@ -43,8 +44,7 @@ async def aid_of_visitor(request: HttpRequest, options: Options) -> str | None:
         return id_of_visitor(request, options)
     known: str | None = await request.session.aget(_SESSION_KEY)
     if known is None:
-        known = _new_id()
-        await request.session.aset(_SESSION_KEY, known)
+        known = await request.session.asetdefault(_SESSION_KEY, _new_id())
     return known
 
 
@@ -86,8 +86,9 @@ def _cookie_id(request: HttpRequest) -> str:
     kept = visitor_of(request)
     if kept is None:
         known = request.get_signed_cookie(COOKIE, None, salt=_SALT, max_age=_ONE_YEAR)
-        kept = (_new_id(), True) if known is None else (known, False)
-        setattr(request, _ATTRIBUTE, kept)
+        found = (_new_id(), True) if known is None else (known, False)
+        # Another thread of this request may have kept one meanwhile.
+        kept = request.__dict__.setdefault(_ATTRIBUTE, found)
     return kept[0]
 
 
