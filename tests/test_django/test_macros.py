@@ -135,6 +135,31 @@ def test_where_no_page_is_known_one_warning_says_so(caplog: pytest.LogCaptureFix
     assert template.render({"request": request_of("7")}) == "onon"
 
 
+@pytest.mark.parametrize("enable_async", [False, True], ids=["plain", "async"])
+def test_a_mail_that_is_streamed_inside_of_a_page_shows_nothing_of_its_user(
+    enable_async: bool,
+) -> None:
+    """Such a mail knows no page, nor does the page around it forget whom it is for."""
+    backend = made(enable_async=enable_async)
+    part = "{% from 'functions' import m %}{{ m() }}"
+    mail = backend.env.from_string(part)
+
+    async def pieces() -> str:
+        return "".join([piece async for piece in mail.generate_async({})])
+
+    async def awaited() -> str:
+        return await mail.render_async({})
+
+    def streamed() -> str:
+        return "".join(mail.stream({}))
+
+    ways: list[Any] = [pieces, awaited] if enable_async else [streamed]
+    sources = [part, *(f"{{{{ way{n}() }}}}" for n in range(len(ways))), part]
+    page = backend.from_string(", ".join(sources))
+    shown = page.render({f"way{n}": way for n, way in enumerate(ways)}, request_of("7"))
+    assert shown.split(", ") == ["True 7", *["False None"] * len(ways), "True 7"]
+
+
 def test_what_asks_for_no_flag_is_kept_by_jinja(backend: Jinja2) -> None:
     """A part that reads no flag is made once, as ever."""
     calls: list[int] = []

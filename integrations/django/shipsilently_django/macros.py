@@ -6,7 +6,7 @@ page around them is rendered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -23,6 +23,8 @@ __all__ = ["PageTemplate", "flags_of_page", "know_pages"]
 #: The variables of what is rendered as a whole; ``None`` where nothing is, as when a template is
 #: streamed.
 _page: ContextVar[Mapping[str, Any] | None] = ContextVar("shipsilently_page", default=None)
+#: What no template renders.
+_END = object()
 
 
 def flags_of_page() -> ReadableFlags:
@@ -52,6 +54,46 @@ class PageTemplate(AnewTemplate):
             return super().render(variables)
         finally:
             _page.reset(token)
+
+    async def render_async(self, *args: Any, **kwargs: Any) -> Any:
+        """The page, awaited."""
+        variables = dict(*args, **kwargs)
+        token = _page.set(variables)
+        try:
+            return await super().render_async(variables)
+        finally:
+            _page.reset(token)
+
+    # What is streamed inside of a page, a mail perhaps, is not for whom that page is.
+
+    def generate(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """The page in pieces, whose parts know no page."""
+        pieces = super().generate(*args, **kwargs)
+        while True:
+            token = _page.set(None)
+            try:
+                piece = next(pieces, _END)
+            finally:
+                _page.reset(token)
+            if piece is _END:
+                return
+            yield piece
+
+    async def generate_async(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, object]:
+        """The same, awaited."""
+        pieces = super().generate_async(*args, **kwargs)
+        try:
+            while True:
+                token = _page.set(None)
+                try:
+                    piece = await anext(pieces, _END)
+                finally:
+                    _page.reset(token)
+                if piece is _END:
+                    return
+                yield piece
+        finally:
+            await pieces.aclose()
 
 
 def know_pages(environment: Environment) -> None:
