@@ -41,6 +41,9 @@ Kind = TypeVar("Kind", bound="FlagSet")
 _NOBODY = Context()
 #: What no request is marked with, so that the next read looks again.
 _NOT_SETTLED = object()
+#: How often a read finds out for whom, where another user came into the request meanwhile. A hook
+#: that puts one there each time it is asked is asked so often, and would never come to an end.
+_MOST_TURNS = 2
 _UNAWAITED = (
     "a flag was read in a coroutine before it was known for whom; write `await "
     "request.flags.aevaluate_all()` first, or set PREFETCH"
@@ -89,6 +92,8 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
     #: Set by the middleware when headers are about to leave before the body is made:
     #: whether the session had been looked at until then.
     streaming_since: bool | None = None
+    #: Another object after each refresh, so that what was found out before it is not kept.
+    _turn: object = None
 
     @property
     def were_read(self) -> bool:
@@ -111,7 +116,11 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
 
     async def aload(self) -> Self:
         """`load`, waiting in a task: the plain verbs need no ``await`` afterwards."""
-        await (await self._there()).aload()
+        for _ in range(_MOST_TURNS):
+            await (await self._there()).aload()
+            # They would need one where somebody has logged in meanwhile.
+            if (seen := self._seen) is not None and seen.user is self._user():
+                break
         return self
 
     async def _prefetch(self) -> None:
@@ -122,12 +131,12 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
 
     def refresh(self) -> Self:
         """See what a new request would see now, the context made anew: for long responses."""
-        self._seen = None
+        self._forget()
         return self.load()
 
     async def arefresh(self) -> Self:
         """`refresh`, waiting in a task."""
-        self._seen = None
+        self._forget()
         return await self.aload()
 
     def evaluate_all(self) -> dict[str, EvaluationResult]:
@@ -235,51 +244,88 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             return seen.flags
         return self._resolve()
 
+    def _forget(self) -> None:
+        # In this order: whoever is in the midst of a first read keeps nothing from here on.
+        self._turn = object()
+        self._seen = None
+
     def _resolve(self) -> Flags:
-        seen = self._seen
-        if seen is not None and seen.known and seen.user is self._user():
-            return self._keep(seen.user, seen.flags, known=True)
-        request, setup, in_coroutine = self._request, get_setup(), on_event_loop()
-        user = request.__dict__.get("user")
-        if in_coroutine and setup.loud:
-            raise UnawaitedFlagsError(_UNAWAITED)
-        try:
-            flags = setup.client.flags(context_of(request, setup.options))
-        except SynchronousOnlyOperation:
-            settle(request, _NOBODY)
-            _warn(setup, "unawaited", "%s; what is known was served", _UNAWAITED)
-            return setup.client.flags(_NOBODY)
-        except Exception as error:
-            flags = _without_hook(setup, error)
-        return self._keep(user, flags, known=not in_coroutine)
+        turns, kept = 0, None
+        while kept is None:
+            turns += 1
+            last = turns == _MOST_TURNS
+            turn, seen, user = self._turn, self._seen, self._user()
+            if seen is not None and seen.known and seen.user is user:
+                kept = self._keep(user, seen.flags, turn, known=True, last=last)
+                continue
+            setup, in_coroutine = get_setup(), on_event_loop()
+            if in_coroutine and setup.loud:
+                raise UnawaitedFlagsError(_UNAWAITED)
+            try:
+                flags = setup.client.flags(context_of(self._request, setup.options, user))
+            except SynchronousOnlyOperation:
+                settle(self._request, _NOBODY)
+                _warn(setup, "unawaited", "%s; what is known was served", _UNAWAITED)
+                return setup.client.flags(_NOBODY)
+            except Exception as error:
+                flags = _without_hook(setup, error)
+            kept = self._keep(user, flags, turn, known=not in_coroutine, last=last)
+        return kept
 
     async def _there(self) -> Flags:
-        seen, user = self._seen, self._user()
-        if seen is not None and seen.user is user:
-            if seen.mark is self._request.__dict__.get(MARK):
-                return seen.flags
-            return self._keep(user, seen.flags, known=True)
-        setup = get_setup()
-        try:
-            flags = setup.client.flags(await acontext_of(self._request, setup.options))
-        except Exception as error:
-            flags = _without_hook(setup, error)
-        return self._keep(user, flags, known=True)
+        turns, kept = 0, None
+        while kept is None:
+            turns += 1
+            last = turns == _MOST_TURNS
+            turn, seen, user = self._turn, self._seen, self._user()
+            if seen is not None and seen.known and seen.user is user:
+                if seen.mark is self._request.__dict__.get(MARK):
+                    return seen.flags
+                kept = self._keep(user, seen.flags, turn, known=True, last=last)
+                continue
+            setup = get_setup()
+            try:
+                flags = setup.client.flags(await acontext_of(self._request, setup.options, user))
+            except Exception as error:
+                flags = _without_hook(setup, error)
+            kept = self._keep(user, flags, turn, known=True, last=last)
+        return kept
 
-    def _keep(self, user: Any, flags: Flags, *, known: bool) -> Flags:
+    def _keep(
+        self, user: Any, flags: Flags, turn: object, *, known: bool, last: bool
+    ) -> Flags | None:
+        """Let these be the request's flags.
+
+        Args:
+            user: Who was in the request before it was found out for whom.
+            flags: For that user.
+            turn: The request's before that.
+            known: Whether it is known whom they are for.
+            last: Whether they are served in any case, if only to the read that asks.
+
+        Returns:
+            The request's flags; ``None`` where they may be another user's by now.
+        """
+        held = self._request.__dict__
+        if held.get("user") is not user and not last:
+            return None
         seen, context = self._seen, flags.context
         if seen is not None and seen.flags.context == context:
             # Another thread or task of this request was first, or a new user is the same one.
             flags, known = seen.flags, known or seen.known
         elif self.streaming_since is False:
             self._check_headers()
-        held = self._request.__dict__
         match = held.get("resolver_match")
         # Most requests have met no cache of pages, so there is nothing to settle.
         if MARK in held or (match is not None and surroundings_of(match.func).out_of_reach):
             settle(self._request, context, None if seen is None else seen.mark)
-        mark = held.get(MARK) if known else _NOT_SETTLED
-        self._seen = _Seen(user, flags, known, mark, match is None)
+        mark = held.get(MARK)
+        made = _Seen(user, flags, known, mark if known else _NOT_SETTLED, match is None)
+        # Nothing is called from this look to the next line, so no refresh comes between.
+        if turn is self._turn:
+            self._seen = made
+        elif not last:
+            return None
         return flags
 
     def _check_headers(self) -> None:

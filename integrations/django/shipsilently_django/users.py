@@ -38,9 +38,16 @@ async def adefault_context(request: HttpRequest) -> Attributes:
     return await _adefault(request, get_setup().options) or {}
 
 
-def _default(request: HttpRequest, options: Options) -> Attributes | None:
-    """The default context; ``None`` for nobody in particular."""
-    user = getattr(request, "user", None)
+def _default(request: HttpRequest, options: Options, user: Any = None) -> Attributes | None:
+    """The default context; ``None`` for nobody in particular.
+
+    Args:
+        request: Whose user it is for.
+        options: Say what is told.
+        user: The user, where the caller has looked: another thread may put others there meanwhile.
+    """
+    if user is None:
+        user = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
         return attributes_of(user, options)
     if options.anonymous_id is None:
@@ -48,8 +55,9 @@ def _default(request: HttpRequest, options: Options) -> Attributes | None:
     return attributes_of_visitor(id_of_visitor(request, options))
 
 
-async def _adefault(request: HttpRequest, options: Options) -> Attributes | None:
-    user = getattr(request, "user", None)
+async def _adefault(request: HttpRequest, options: Options, user: Any = None) -> Attributes | None:
+    if user is None:
+        user = getattr(request, "user", None)
     # Else somebody has put a user here: a login during this request, or a token's owner.
     if isinstance(user, LazyObject) and user._wrapped is empty:
         find = getattr(request, "auser", None)
@@ -117,15 +125,20 @@ def _value(user: Any, attribute: Attribute) -> Any:
     return value
 
 
-def context_of(request: HttpRequest, options: Options) -> Any:
+def context_of(request: HttpRequest, options: Options, user: Any = None) -> Any:
     """The request's context, by the hook where there is one.
+
+    Args:
+        request: Whom for.
+        options: Name the hook, or say what is told.
+        user: The request's, where the caller has looked; a hook looks by itself.
 
     Raises:
         SynchronousOnlyOperation: It takes a query or an async hook, and this is a coroutine.
     """
     hook = options.context
     if hook is None:
-        return _default(request, options)
+        return _default(request, options, user)
     if not options.context_is_async:
         return hook(request)
     if on_event_loop():
@@ -133,12 +146,12 @@ def context_of(request: HttpRequest, options: Options) -> Any:
     return async_to_sync(hook)(request)
 
 
-def acontext_of(request: HttpRequest, options: Options) -> Awaitable[Any]:
+def acontext_of(request: HttpRequest, options: Options, user: Any = None) -> Awaitable[Any]:
     """`context_of`, to be awaited in a task; a plain hook runs in a thread."""
     hook = options.context
     # No coroutine around another: each costs a tenth of what all the rest does.
     if hook is None:
-        return _adefault(request, options)
+        return _adefault(request, options, user)
     return (hook if options.context_is_async else sync_to_async(hook))(request)
 
 
