@@ -1,6 +1,7 @@
 """Django's cache of pages where it cannot be seen around a view, or comes after a first read."""
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
 from django.utils.decorators import method_decorator
 from django.utils.deprecation import MiddlewareMixin
 from django.views import View
@@ -22,9 +23,12 @@ from shipsilently_django import (
     FlagsMiddleware,
     FlagsRequest,
     RequiresFlagMixin,
+    pagecache,
     requires_flag,
 )
+from shipsilently_django import flags as flags_module
 from shipsilently_django.flags import RequestFlags, flags_of
+from shipsilently_django.surroundings import surroundings_of
 
 from shipsilently_core.testing import ScriptedService
 
@@ -266,6 +270,63 @@ def test_a_request_that_finds_no_view_is_looked_at_once(
     for _ in range(3):
         assert flags_of(request).is_enabled("x")
     assert len(resolved) == 1
+
+
+def test_a_cache_that_is_met_while_another_thread_reads_is_noticed(
+    serve: Serve, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts for the next read, though it came before the first had ended."""
+    configure(CONTEXT=lambda request: {"userId": request.headers["X-User"]})
+    look = surroundings_of
+    looked, met = threading.Event(), threading.Event()
+    readers: list[threading.Thread] = []
+
+    def amid(view: Any) -> Any:
+        found = look(view)
+        if threading.current_thread() in readers:
+            looked.set()
+            met.wait(10)
+        return found
+
+    def inner(request: FlagsRequest) -> HttpResponse:
+        met.set()
+        readers[-1].join()
+        return page(request)
+
+    def view(request: FlagsRequest) -> Any:
+        looked.clear()
+        met.clear()
+        readers.append(threading.Thread(target=request.flags.load))
+        readers[-1].start()
+        looked.wait(10)
+        return kept(inner)(request)
+
+    monkeypatch.setattr(flags_module, "surroundings_of", amid)
+    serve(view)
+    seen = [Client().get("/", headers={"X-User": user}).content for user in ("ada", "bob")]
+    assert seen == [b"ada", b"bob"]
+
+
+def test_a_page_that_another_thread_keeps_out_stays_out(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read for nobody that ends later does not let the page of a user be kept."""
+    request: Any = RequestFactory().get("/")
+    request._cache_update_cache = True
+    look = pagecache._is_personal
+
+    def amid(*given: Any) -> bool:
+        found = look(*given)
+        monkeypatch.undo()
+        request.user = User(pk=7)
+        other = threading.Thread(target=flags_of(request).load)
+        other.start()
+        other.join()
+        return found
+
+    monkeypatch.setattr(pagecache, "_is_personal", amid)
+    flags_of(request).load()
+    assert request._cache_update_cache is False
 
 
 class KeepsSessions(MiddlewareMixin):

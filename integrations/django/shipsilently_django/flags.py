@@ -315,11 +315,10 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             flags, known = seen.flags, known or seen.known
         elif self.streaming_since is False:
             self._check_headers()
-        match = held.get("resolver_match")
+        match, mark = held.get("resolver_match"), held.get(MARK)
         # Most requests have met no cache of pages, so there is nothing to settle.
-        if MARK in held or (match is not None and surroundings_of(match.func).out_of_reach):
-            settle(self._request, context, None if seen is None else seen.mark)
-        mark = held.get(MARK)
+        if mark is not None or (match is not None and surroundings_of(match.func).out_of_reach):
+            mark = settle(self._request, context, None if seen is None else seen.mark)
         made = _Seen(user, flags, known, mark if known else _NOT_SETTLED, match is None)
         # Nothing is called from this look to the next line, so no refresh comes between.
         if turn is self._turn:

@@ -56,7 +56,7 @@ def vary(request: Any, response: Any) -> Any:
     return response
 
 
-def settle(request: HttpRequest, context: Context, before: object = None) -> None:
+def settle(request: HttpRequest, context: Context, before: object = None) -> object:
     """Keep the page out of Django's cache, where others would be served these flags from it.
 
     Each cache on the way to the view marks the request anew with ``True``, which is replaced here:
@@ -66,6 +66,9 @@ def settle(request: HttpRequest, context: Context, before: object = None) -> Non
         request: The one whose flags are read.
         context: Whom they are for.
         before: The mark after the read before this one.
+
+    Returns:
+        The mark for which this holds; where the request bears another, it is to be settled anew.
     """
     held = request.__dict__
     mark = held.get(MARK)
@@ -74,7 +77,7 @@ def settle(request: HttpRequest, context: Context, before: object = None) -> Non
     if around.out_of_reach and _is_personal(request, context):
         _warn(request, _UNREACHED)
     if not mark:
-        return
+        return mark
     # Before the view is found, only the cache of the whole site has been asked.
     is_sites = mark == _SITES if mark is not True else match is None
     if _is_personal(request, context):
@@ -84,12 +87,16 @@ def settle(request: HttpRequest, context: Context, before: object = None) -> Non
             # Whoever comes without one, as this visitor did, would be served this visitor's page.
             # The next page is kept by the cookie.
             held[MARK] = False
-            return
+            return False
         if is_second or not _is_told_apart(request, around, is_sites=is_sites):
             held[MARK] = False
             _warn(request, _KEPT_OUT)
-            return
-    held[MARK] = _SITES if is_sites else _VIEWS
+            return False
+    settled = _SITES if is_sites else _VIEWS
+    # Another thread may have kept it out meanwhile.
+    if held.get(MARK) is mark:
+        held[MARK] = settled
+    return settled
 
 
 def check_kept(request: HttpRequest, context: Context, before: object) -> None:
