@@ -13,7 +13,7 @@ from django.contrib.auth.signals import user_logged_in, user_logged_out
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from pytest_django import Settings
-from shipsilently_django import FlagsRequest, RequestFlags, requires_flag
+from shipsilently_django import FlagsMiddleware, FlagsRequest, RequestFlags, requires_flag
 from shipsilently_django import flags as flags_module
 from shipsilently_django.flags import flags_of
 
@@ -58,8 +58,8 @@ def do_amid(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, act: Any) ->
     """Let something happen right after a step, as by another thread, once."""
     step = getattr(place, name)
 
-    def amid(*given: Any) -> Any:
-        found = step(*given)
+    def amid(*given: Any, **named: Any) -> Any:
+        found = step(*given, **named)
         monkeypatch.setattr(place, name, step)
         act()
         return found
@@ -184,6 +184,27 @@ def test_what_was_seen_before_a_refresh_is_not_put_back(
     do_amid(monkeypatch, flags_module, "settle", change)
     load(flags, awaited=awaited)
     assert flags.get("who", "") == "bob"
+
+
+def test_what_was_prefetched_before_a_refresh_is_not_put_back(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`PREFETCH` marks what it has evaluated, and not where it is another user's by then."""
+    request: Any = RequestFactory().get("/")
+    request.account = "ada"
+    configure(CONTEXT=lambda request: {"userId": request.account}, PREFETCH=True)
+
+    def change() -> None:
+        request.account = "bob"
+        other = threading.Thread(target=flags_of(request).refresh)
+        other.start()
+        other.join()
+
+    async def view(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(flags_of(request).get("who", ""))
+
+    do_amid(monkeypatch, flags_module, "replace", change)
+    assert asyncio.run(FlagsMiddleware(view)(request)).content == b"bob"  # type: ignore[arg-type]
 
 
 @AWAITED

@@ -127,7 +127,10 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         """`aload`, before anything is read."""
         await self.aload()
         if (seen := self._seen) is not None:
-            self._seen = replace(seen, mark=_NOT_SETTLED)
+            unsettled = replace(seen, mark=_NOT_SETTLED)
+            # As in `_keep`.
+            if seen is self._seen:
+                self._seen = unsettled
 
     def refresh(self) -> Self:
         """See what a new request would see now, the context made anew: for long responses."""
@@ -250,7 +253,8 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         self._seen = None
 
     def _resolve(self) -> Flags:
-        turns, kept = 0, None
+        kept: Flags | None = None
+        turns = 0
         while kept is None:
             turns += 1
             last = turns == _MOST_TURNS
@@ -273,7 +277,8 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         return kept
 
     async def _there(self) -> Flags:
-        turns, kept = 0, None
+        kept: Flags | None = None
+        turns = 0
         while kept is None:
             turns += 1
             last = turns == _MOST_TURNS
