@@ -116,11 +116,11 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
 
     async def aload(self) -> Self:
         """`load`, waiting in a task: the plain verbs need no ``await`` afterwards."""
-        for _ in range(_MOST_TURNS):
+        await (await self._there()).aload()
+        seen = self._seen
+        if seen is None or seen.user is not self._request.__dict__.get("user"):
+            # Somebody has logged in meanwhile, for whom they would need one.
             await (await self._there()).aload()
-            # They would need one where somebody has logged in meanwhile.
-            if (seen := self._seen) is not None and seen.user is self._user():
-                break
         return self
 
     async def _prefetch(self) -> None:
