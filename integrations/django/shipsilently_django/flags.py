@@ -237,10 +237,6 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
     def __repr__(self) -> str:
         return f"<RequestFlags: {self._seen.flags if self._seen else 'not read yet'}>"
 
-    def _user(self) -> Any:
-        # The attribute alone: to ask who it is would cost what is to be saved.
-        return self._request.__dict__.get("user")
-
     def _now(self) -> Flags:
         seen, held = self._seen, self._request.__dict__
         if seen is not None and seen.mark is held.get(MARK) and seen.user is held.get("user"):
@@ -253,52 +249,49 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         self._seen = None
 
     def _resolve(self) -> Flags:
+        # Of the user the attribute alone: to ask who it is would cost what is to be saved.
         kept: Flags | None = None
-        turns = 0
+        request, turns = self._request, 0
         while kept is None:
             turns += 1
-            last = turns == _MOST_TURNS
-            turn, seen, user = self._turn, self._seen, self._user()
+            turn, seen, user = self._turn, self._seen, request.__dict__.get("user")
             if seen is not None and seen.known and seen.user is user:
-                kept = self._keep(user, seen.flags, turn, known=True, last=last)
+                kept = self._keep(user, seen.flags, turn, True, turns)
                 continue
             setup, in_coroutine = get_setup(), on_event_loop()
             if in_coroutine and setup.loud:
                 raise UnawaitedFlagsError(_UNAWAITED)
             try:
-                flags = setup.client.flags(context_of(self._request, setup.options, user))
+                flags = setup.client.flags(context_of(request, setup.options, user))
             except SynchronousOnlyOperation:
-                settle(self._request, _NOBODY)
+                settle(request, _NOBODY)
                 _warn(setup, "unawaited", "%s; what is known was served", _UNAWAITED)
                 return setup.client.flags(_NOBODY)
             except Exception as error:
                 flags = _without_hook(setup, error)
-            kept = self._keep(user, flags, turn, known=not in_coroutine, last=last)
+            kept = self._keep(user, flags, turn, not in_coroutine, turns)
         return kept
 
     async def _there(self) -> Flags:
         kept: Flags | None = None
-        turns = 0
+        request, turns = self._request, 0
         while kept is None:
             turns += 1
-            last = turns == _MOST_TURNS
-            turn, seen, user = self._turn, self._seen, self._user()
+            turn, seen, user = self._turn, self._seen, request.__dict__.get("user")
             if seen is not None and seen.known and seen.user is user:
-                if seen.mark is self._request.__dict__.get(MARK):
+                if seen.mark is request.__dict__.get(MARK):
                     return seen.flags
-                kept = self._keep(user, seen.flags, turn, known=True, last=last)
+                kept = self._keep(user, seen.flags, turn, True, turns)
                 continue
             setup = get_setup()
             try:
-                flags = setup.client.flags(await acontext_of(self._request, setup.options, user))
+                flags = setup.client.flags(await acontext_of(request, setup.options, user))
             except Exception as error:
                 flags = _without_hook(setup, error)
-            kept = self._keep(user, flags, turn, known=True, last=last)
+            kept = self._keep(user, flags, turn, True, turns)
         return kept
 
-    def _keep(
-        self, user: Any, flags: Flags, turn: object, *, known: bool, last: bool
-    ) -> Flags | None:
+    def _keep(self, user: Any, flags: Flags, turn: object, known: bool, turns: int) -> Flags | None:
         """Let these be the request's flags.
 
         Args:
@@ -306,13 +299,14 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             flags: For that user.
             turn: The request's before that.
             known: Whether it is known whom they are for.
-            last: Whether they are served in any case, if only to the read that asks.
+            turns: How often this read has found out for whom. The last time they are served in any
+                case, if only to this read.
 
         Returns:
             The request's flags; ``None`` where they may be another user's by now.
         """
         held = self._request.__dict__
-        if held.get("user") is not user and not last:
+        if held.get("user") is not user and turns < _MOST_TURNS:
             return None
         seen, context = self._seen, flags.context
         if seen is not None and seen.flags.context == context:
@@ -328,7 +322,7 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         # Nothing is called from this look to the next line, so no refresh comes between.
         if turn is self._turn:
             self._seen = made
-        elif not last:
+        elif turns < _MOST_TURNS:
             return None
         return flags
 
