@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from flask import Flask
-from shipsilently_flask import ShipSilently, flags
+from flask import Flask, copy_current_request_context
+from flask import request as this_request
+from shipsilently_flask import ShipSilently, current, flags
 from shipsilently_flask.people import current_context
 
 from shipsilently_core.testing import ScriptedService
@@ -261,6 +264,130 @@ def test_what_was_loaded_before_a_login_in_another_thread_is_not_kept(
     monkeypatch.setattr("shipsilently_flask.current.current_context", amid)
     with app.test_request_context():
         assert [flags.get("me", ""), flags.get("me", "")] == ["ada", "ada"]
+
+
+class Interrupted(dict[str, Any]):
+    """What a request holds, of which the nth call lets another thread come before it goes on."""
+
+    def __init__(self, held: dict[str, Any], calls: int, come: Callable[[], object]) -> None:
+        super().__init__(held)
+        self.left = calls
+        self.come = come
+
+    def _called(self, found: Any) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            self.come()
+        return found
+
+    def get(self, *given: Any) -> Any:
+        """As of any dictionary."""
+        return self._called(super().get(*given))
+
+    def setdefault(self, *given: Any) -> Any:
+        """As of any dictionary."""
+        return self._called(super().setdefault(*given))
+
+
+@pytest.mark.parametrize("calls", range(1, 6))
+def test_a_login_in_another_thread_is_seen_up_to_the_moment_of_keeping(
+    service: ScriptedService, calls: int
+) -> None:
+    """Also a first read that has looked for a login already keeps nothing of the user before."""
+    app = bare_app()
+    shipsilently = ShipSilently(app, client=client_of(service))
+    login = use_flask_login(app)
+    users = ["bob"]
+    shipsilently.context_loader(lambda: {"userId": users[-1]})
+
+    def come() -> None:
+        users.append("ada")
+        login.login_user(User("ada"))
+
+    with app.test_request_context():
+        request: Any = this_request._get_current_object()  # type: ignore[attr-defined]
+        request.__dict__ = Interrupted(vars(request), calls, come)
+        flags.get("me", "")
+        if users == ["bob"]:
+            come()
+        assert flags.get("me", "") == "ada"
+
+
+@pytest.mark.parametrize("step", ["_note_leaving", "forget_flags"])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_read_in_the_midst_of_a_logout_keeps_nobody(
+    app: Flask, monkeypatch: pytest.MonkeyPatch, step: str, before: bool
+) -> None:
+    """Another thread that reads while a logout is noted leaves nothing of the one who goes."""
+    real: Callable[..., None] = getattr(current, step)
+
+    def amid(*given: Any) -> None:
+        if before:
+            flags.get("me", "")
+        real(*given)
+        flags.get("me", "")
+
+    client = app.test_client()
+    client.get("/ada")
+    monkeypatch.setattr(current, step, amid)
+    assert client.get("/out").text == "ada nobody nobody"
+
+
+def test_a_read_that_a_logout_overtakes_keeps_nobody(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who was loaded before Flask-Login changed the user is not kept after it has."""
+    import flask_login
+
+    def amid(*given: Any) -> Any:
+        found = current_context(*given)
+        app.login_manager._update_request_context_with_user()  # type: ignore[attr-defined]
+        return found
+
+    def overtaken(sender: Flask, **_: Any) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(current, "current_context", amid)
+            flags.get("me", "")
+
+    client = app.test_client()
+    client.get("/ada")
+    with hearing(flask_login.user_logged_out, overtaken, first=False):
+        assert client.get("/out").text == "ada nobody nobody"
+
+
+@pytest.mark.parametrize(("step", "then"), [("out", "nobody"), ("bob", "bob")])
+@pytest.mark.parametrize("own", [True, False], ids=["loader", "login"])
+def test_a_copy_of_the_request_that_knows_the_user_before_keeps_nobody(
+    service: ScriptedService, step: str, then: str, own: bool
+) -> None:
+    """A thread with a `flask.g` of its own, in which the user stays whoever it was, decides for
+    nobody else."""
+    app = bare_app()
+    shipsilently = ShipSilently(app, client=client_of(service))
+    login = use_flask_login(app)
+    if own:
+        shipsilently.context_loader(
+            lambda: {"userId": getattr(login.current_user, "name", "nobody")}
+        )
+    knows, gone = threading.Event(), threading.Event()
+
+    with app.test_request_context(), ThreadPoolExecutor() as pool:
+        login.login_user(User("ada"))
+
+        @copy_current_request_context
+        def read() -> None:
+            assert login.current_user.get_id() == "ada"
+            knows.set()
+            assert gone.wait(10)
+            flags.get("me", "")
+
+        reading = pool.submit(read)
+        assert knows.wait(10)
+        login.logout_user() if step == "out" else login.login_user(User(step))
+        gone.set()
+        reading.result(10)
+        assert [flags.get("me", ""), flags.get("me", "")] == [then, then]
+        assert flags.context is flags.context
 
 
 def test_a_loader_that_logs_in_comes_to_an_end(service: ScriptedService) -> None:

@@ -17,7 +17,8 @@ from .state import state_of
 __all__ = ["current_flags", "follow_logins", "forget_flags", "kept_flags"]
 
 _KEY = "_shipsilently_flags"
-#: Where a request notes who is served: another object after each login and logout.
+#: Where a request notes who is served: after each login and logout another object, which holds the
+#: `flask.g` that this was in.
 _TURN = "_shipsilently_turn"
 #: How often the context is loaded anew where it became another user's meanwhile; a loader that
 #: logs somebody in would never come to an end.
@@ -53,13 +54,19 @@ def _first(app: Flask, request: Request, turns: int = 1) -> Flags:
     if sys.modules.get("flask_login") is not _followed:
         follow_logins()
     held = request.__dict__
-    turn = held.get(_TURN)
+    turn: tuple[Any] | None = held.setdefault(_TURN, None)
+    # Looked at before the user is: a logout notes it before it makes a turn.
+    stays = _followed is None or not _is_leaving(request)
+    if turn is not None and turn[0] is not app_context().g:
+        # In a copy of the request's context, which may have loaded its user before that login.
+        stays = False
     # Each request's loop, where it has one, serves nobody else: it may be blocked.
     made = state.client.flags(current_context(app, request, state), block_event_loop=True)
-    if _followed is not None and _is_leaving(request):
-        return made
-    if held.get(_TURN) is not turn:
+    # Nothing is called from this look to the last line, so no other thread comes between.
+    if held[_TURN] is not turn:
         return made if turns == _MOST_TURNS else _first(app, request, turns + 1)
+    if not stays:
+        return made
     # The first of several threads of one request decides for all of them.
     found: Flags = held.setdefault(_KEY, made)
     return found
@@ -105,7 +112,7 @@ def forget_flags() -> None:
     else:
         held = vars(request)
         # In this order: another thread that is loading the context now sees that it was too early.
-        held[_TURN] = object()
+        held[_TURN] = (app_context().g,)
         held.pop(_KEY, None)
 
 
@@ -128,8 +135,9 @@ def _on_login(sender: Flask, **arguments: Any) -> None:
 
 
 def _on_logout(sender: Flask, **arguments: Any) -> None:
-    forget_flags()
+    # In this order: what another thread loads now is not kept, by one of the two.
     _note_leaving(sender, g.get("_login_user"))
+    forget_flags()
 
 
 def _note_leaving(app: Flask, user: Any) -> None:
