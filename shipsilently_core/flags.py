@@ -413,6 +413,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if self._short is NOTHING:
             # Nearly every request finds what it needs here, on as few steps as can be. The
             # context may not have been asked for; that one has never been evaluated.
+            reloads = self._reloads
             own = self._client.fresh(self._context)
             if own is None:
                 return self._first()
@@ -420,7 +421,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             made = Seen(own, None, {}, own.own, own.shared, False)
             # Nothing is called from this look to the next line, so no other thread comes
             # between: the first one's is everybody's.
-            if self._short is NOTHING:
+            if self._short is NOTHING and reloads == self._reloads:
                 self._now = self._short = made
                 return made
         seen, due = self._now, self._due
@@ -517,12 +518,13 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if seen is not None and number <= seen.number:
             return self._show_as(seen, view, due)
         self._context, self._early = context, None
-        seen = self._now = made
-        if due is not None:
-            self._settle(due)
+        self._now = made
+        # As `_settle`, without its call.
+        if self._due is due:
+            self._due = None
         if self._due is None:
-            self._short = seen
-        return seen
+            self._short = made
+        return made
 
     def _show_as(self, seen: Seen, view: View, due: _Refresh | None) -> Seen:
         """What others of this request have shown while this view was waited for.

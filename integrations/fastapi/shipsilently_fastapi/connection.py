@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
+from weakref import ref
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
     from .extension import ShipSilently
 
-__all__ = ["RequestFlags"]
+__all__ = ["SCOPE_KEY", "RequestFlags"]
+
+#: Where the flags of a request are kept in its ASGI scope.
+SCOPE_KEY = "shipsilently.flags"
 
 #: What nobody in particular is evaluated for.
 NOBODY = Context()
@@ -31,9 +35,12 @@ _NOT_ASKED = object()
 
 #: What a context function mostly gives; none of these has to be awaited.
 _AT_ONCE = frozenset({dict, Context, type(None)})
+#: How often the context function is asked anew where the flags became another person's meanwhile;
+#: for one that reloads them itself, that would never come to an end.
+_MOST_TURNS = 3
 
 
-class RequestFlags(Flags, eq=False, kw_only=True):
+class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
     """All flags of one request or socket: evaluated when the first is read, then the same.
 
     As the core's `Flags`, and in addition the context is found out as late as that.
@@ -46,11 +53,15 @@ class RequestFlags(Flags, eq=False, kw_only=True):
     _took: float | None = None
     #: The app that has looked them up last.
     app: Any = None
+    #: Others of this request: those of the app around, and what `of` has made of these.
+    _others: tuple[ref[RequestFlags], ...] = ()
+    #: How often in a row an answer of the context function has come too late.
+    _turns: int = 0
 
     @property
     def context(self) -> Context:
         """Whom these flags are evaluated for."""
-        return self._whom(anew=False) or UNKNOWN
+        return self._whom(_NOT_ASKED, self._reloads, anew=False) or UNKNOWN
 
     @property
     def client(self) -> ShipSilentlyClient:
@@ -165,8 +176,8 @@ class RequestFlags(Flags, eq=False, kw_only=True):
 
         The context function is asked anew, and nothing is served any more that was evaluated
         before. In a coroutine, write the ``await``: it evaluates. In a thread, the next read
-        does. Flags of `FlagsDependency.using` become those of the context function as well;
-        without one, they stay whose they are.
+        does. All other flags of this request follow, those of `FlagsDependency.using` too, which
+        become those of the context function; without one, they stay whose they are.
 
         Args:
             connection: The request or socket, as the context function is to see it.
@@ -174,13 +185,22 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         Returns:
             These flags.
         """
+        kept = connection.scope.get(SCOPE_KEY)
+        following = [self] if kept is None or kept is self else [self, kept]
+        for flags in following:
+            flags._reload(connection)
+            others = (held() for held in flags._others)
+            # It grows meanwhile.
+            following += [one for one in others if one is not None and one not in following]
+        return self
+
+    def _reload(self, connection: HTTPConnection) -> None:
         # In this order: whoever is in the midst of a first read has taken the old context and the
         # old number, or neither; and what such a one has shown until now is forgotten.
         if self._shipsilently.context is not None:
             self._context, self._connection = UNASKED, connection
         self._reloads += 1
         self._forget()
-        return self
 
     def of(self, context: Context) -> RequestFlags:
         """The flags of the same request for this context: these, unless they are another's."""
@@ -188,9 +208,12 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             self._context, self._connection = context, None
         if self._context == context:
             return self
-        return RequestFlags(
+        made = RequestFlags(
             self._client, context, NOTHING, _shipsilently=self._shipsilently, _connection=None
         )
+        # They must follow a login, too, and are not to be held.
+        self._others = (*(held for held in self._others if held() is not None), ref(made))
+        return made
 
     def _forget(self) -> None:
         super()._forget()
@@ -205,7 +228,7 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         seen = self._at_once(began)
         if type(seen) is Seen:
             return seen
-        context, view, lasting = self._ask_since(began, seen, anew=False)
+        context, view, lasting = self._ask_since(began, seen, reloads, anew=False)
         if not lasting:
             return self._for_now(view)
         return self._show(context, view, None, reloads) or self._seen()
@@ -214,22 +237,23 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         began, shipsilently = perf_counter(), self._shipsilently
         if shipsilently.unannounced:
             shipsilently.tell_if_lazy()
-        return self._ask_since(began, _NOT_ASKED, anew=anew)
+        return self._ask_since(began, _NOT_ASKED, self._reloads, anew=anew)
 
-    def _ask_since(self, began: float, given: Any, *, anew: bool) -> tuple[Context, View, bool]:
-        """`_ask`, with what has been given already."""
+    def _ask_since(
+        self, began: float, given: Any, reloads: int, *, anew: bool
+    ) -> tuple[Context, View, bool]:
+        """`_ask`, with what has been given already, after so many reloads."""
         try:
             while True:
-                reloads = self._reloads
-                asked = self._ask_once(given, anew=anew)
-                if reloads == self._reloads:
+                asked = self._ask_once(given, reloads, anew=anew)
+                if reloads == self._reloads or asked[0] is UNKNOWN:
                     return asked
-                given = _NOT_ASKED
+                given, reloads = _NOT_ASKED, self._reloads
         finally:
             self._took = perf_counter() - began
 
-    def _ask_once(self, given: Any, *, anew: bool) -> tuple[Context, View, bool]:
-        context = self._whom(given, anew=anew)
+    def _ask_once(self, given: Any, reloads: int, *, anew: bool) -> tuple[Context, View, bool]:
+        context = self._whom(given, reloads, anew=anew)
         if context is None:
             self._client.evaluator.notices.warn(
                 "unawaited",
@@ -251,23 +275,22 @@ class RequestFlags(Flags, eq=False, kw_only=True):
                 reloads = self._reloads
                 context = await self._awhom(anew=anew)
                 if context is UNKNOWN:
-                    view = self._unknown()
-                else:
-                    view = await self._client.aresolve(context)
+                    return context, self._unknown()
+                view = await self._client.aresolve(context)
                 if reloads == self._reloads:
                     return context, view
         finally:
             self._took = perf_counter() - began
 
-    def _whom(self, given: Any = _NOT_ASKED, *, anew: bool) -> Context | None:
+    def _whom(self, given: Any, reloads: int, *, anew: bool) -> Context | None:
         """Whom for; ``None`` where it has to be awaited and cannot be here.
 
         Args:
             given: What the context function has given already.
+            reloads: How many there had been before it was asked.
             anew: See `_ask`.
         """
         while True:
-            reloads = self._reloads
             if given is _NOT_ASKED:
                 given = self._given(anew=anew)
             if type(given) not in _AT_ONCE and inspect.isawaitable(given):
@@ -284,7 +307,7 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             found = self._found(given, reloads, anew=anew)
             if found is not None:
                 return found
-            given = _NOT_ASKED
+            given, reloads = _NOT_ASKED, self._reloads
 
     async def _awhom(self, *, anew: bool) -> Context:
         """`_whom`, waiting in a task."""
@@ -304,7 +327,10 @@ class RequestFlags(Flags, eq=False, kw_only=True):
         if function is None:
             return None
         if not hasattr(connection, "scope"):
-            connection = self._connection = HTTPConnection(connection)
+            scope, connection = connection, HTTPConnection(connection)
+            # A reload in another thread may have brought the connection as it is after a login.
+            if self._connection is scope:
+                self._connection = connection
         return ask(function, connection, self._client.evaluator.notices)
 
     def _found(self, given: Any, reloads: int, *, anew: bool) -> Context | None:
@@ -319,22 +345,36 @@ class RequestFlags(Flags, eq=False, kw_only=True):
             ``None`` where they have become another person's since.
         """
         found = NOBODY if given is None else self._client.evaluator.context(given)
+        connection = self._connection
+        # To ask whether something is an `HTTPConnection` takes as long as all the rest here.
+        scope = getattr(connection, "scope", connection)
+        is_request = scope is not None and scope["type"] == "http"
+        # As in `Flags._seen`, nothing is called from here to the end.
         if reloads != self._reloads:
-            return None
+            self._turns += 1
+            if self._turns < _MOST_TURNS:
+                return None
+            return self._in_circles()
         if self._context is UNASKED:
-            self._context = found
-            connection = self._connection
-            if connection is None:
-                return found
-            # To ask whether something is an `HTTPConnection` takes as long as all the rest here.
-            scope = getattr(connection, "scope", connection)
-            if scope["type"] == "http":
+            self._context, self._turns = found, 0
+            if is_request:
                 # The connection knows these flags: together they would be garbage to collect.
                 self._connection = None
         elif not anew:
             # Another task of this request has been faster: the first one's is everybody's.
             found = self._context
         return found
+
+    def _in_circles(self) -> Context:
+        """Nobody, where each time that the context function is asked, they become another's."""
+        self._client.evaluator.notices.warn(
+            "reload in circles",
+            "the flags of a request became another person's each time that the context function "
+            "was asked, and what everybody gets is served: call reload_context where somebody "
+            "logs in, not in the context function",
+        )
+        self._context, self._turns = UNKNOWN, 0
+        return UNKNOWN
 
     def _unknown(self) -> View:
         # The client's words for what has not been evaluated.

@@ -6,6 +6,7 @@ import logging
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
@@ -13,7 +14,7 @@ from starlette.types import Scope
 from shipsilently_core._seen import NOTHING
 
 from .apps import between, installed, installed_on
-from .connection import RequestFlags
+from .connection import SCOPE_KEY, RequestFlags
 from .lifespan import STATE
 from .person import UNASKED
 
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["current_flags", "get_flags"]
 
 log = logging.getLogger("shipsilently")
-
-#: Where the flags of a request are kept in its ASGI scope.
-SCOPE_KEY = "shipsilently.flags"
-
 
 #: The flags of the request that this code runs for.
 current: ContextVar[RequestFlags | None] = ContextVar("shipsilently_flags", default=None)
@@ -68,8 +65,9 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
         flags.app = app
         if own is not None and own is outer:
             own.app = app
-    if flags._context is UNASKED:
-        # Once it is known whom for, the connection does not matter.
+    if flags._context is UNASKED and not flags._reloads:
+        # Once it is known whom for, the connection does not matter; and after a login, it is the
+        # one that knows of that.
         flags._connection = connection
     return flags
 
@@ -136,10 +134,16 @@ def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
     made = RequestFlags(
         client or used.client, UNASKED, NOTHING, _shipsilently=used, _connection=scope, app=app
     )
+    # Another thread of this request may be at it: the first one's are everybody's.
     if found is not None:
+        # A login in the mounted app is one for the app around, too.
+        made._others = (ref(found),)
+        # Nothing is called from this look to the next lines, so no other thread comes between.
+        if SCOPE_KEY in scope and scope[SCOPE_KEY] is not found:
+            inner: RequestFlags = scope[SCOPE_KEY]
+            return inner
         scope[SCOPE_KEY] = made
         return made
-    # Another thread of this request may be at it: the first one's are everybody's.
     flags: RequestFlags = scope.setdefault(SCOPE_KEY, made)
     return flags
 

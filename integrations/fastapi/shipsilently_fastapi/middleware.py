@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shipsilently_core._seen import NOTHING
 
-from .connection import RequestFlags
-from .lookup import SCOPE_KEY, current, flags_in
+from .connection import SCOPE_KEY, RequestFlags
+from .lookup import current, flags_in
 from .person import UNASKED
 
 if TYPE_CHECKING:
