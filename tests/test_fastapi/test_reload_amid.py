@@ -317,6 +317,17 @@ def test_a_context_function_that_reloads_comes_to_an_end(
     assert len(asked) < 10
 
 
+async def test_one_login_amid_many_reads_is_no_circle(make: Make) -> None:
+    """However many tasks have asked for the user before, all see the new one."""
+    request = request_of("ada")
+    flags = make(context=of_session_async).flags(request)
+    loading = [asyncio.ensure_future(flags.aget("who", "")) for _ in range(10)]
+    await asyncio.sleep(0)
+    log_in(request, "bob")
+    flags.reload_context(request)
+    assert await asyncio.gather(*loading) == ["bob"] * 10
+
+
 @pytest.mark.parametrize("awaitable", [True, False])
 def test_a_context_function_that_reads_a_flag_comes_to_an_end(make: Make, awaitable: bool) -> None:
     """It needs what it is to give; what everybody gets is served."""

@@ -55,8 +55,10 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
     app: Any = None
     #: Others of this request: those of the app around, and what `of` has made of these.
     _others: tuple[ref[RequestFlags], ...] = ()
-    #: How often in a row an answer of the context function has come too late.
+    #: For how many reloads in a row an answer of the context function has come too late, and the
+    #: number of the latest: several tasks may each have asked before it.
     _turns: int = 0
+    _late: int = 0
 
     @property
     def context(self) -> Context:
@@ -351,7 +353,9 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
         is_request = scope is not None and scope["type"] == "http"
         # As in `Flags._seen`, nothing is called from here to the end.
         if reloads != self._reloads:
-            self._turns += 1
+            if self._late != self._reloads:
+                self._late = self._reloads
+                self._turns += 1
             if self._turns < _MOST_TURNS:
                 return None
             return self._in_circles()
