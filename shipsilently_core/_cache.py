@@ -130,10 +130,11 @@ class Cache:
         Changes may have been missed before the stream came up, so its coming up
         makes every entry stale once.
         """
+        if streaming:
+            # In this order: who sees that no age matters also sees that all of it is stale.
+            self.invalidate()
         if self._fixed_age is None:
             self.fresh_for = _FOR_EVER if streaming else self.base_age
-        if streaming:
-            self.invalidate()
         with self._lock:
             if self._streaming and not streaming:
                 self._end_generation()
@@ -169,13 +170,14 @@ class Cache:
         Every request comes by here.
         """
         # What is an attribute of an object, not of its class, is called sooner by a name.
-        found = self._found
+        # In this order: see `live`.
+        found, fresh_for = self._found, self.fresh_for
         entry = found(key)
         if entry is None or entry.generation != self.generation:
             return None
-        if self.fresh_for != _FOR_EVER:
+        if fresh_for != _FOR_EVER:
             batch, monotonic = entry.batch, self._monotonic
-            if batch is None or monotonic() - batch.moment >= self.fresh_for:
+            if batch is None or monotonic() - batch.moment >= fresh_for:
                 return None
         self._tick = entry.used = self._tick + 1
         return entry.snapshot
@@ -186,11 +188,11 @@ class Cache:
         An answer to a question that was asked before the service's latest word of
         a change does not count.
         """
-        batch = entry.batch
+        batch, fresh_for = entry.batch, self.fresh_for
         return (
             batch is not None
             and batch.generation == self.generation
-            and self._clock.monotonic() - batch.moment < self.fresh_for
+            and self._clock.monotonic() - batch.moment < fresh_for
         )
 
     def age(self, entry: Entry) -> float:

@@ -200,6 +200,26 @@ def test_a_view_that_comes_late_is_not_shown(
     assert flags._now is flags._short is other
 
 
+@pytest.mark.parametrize("held_is", ["stream", "request"])
+def test_a_stream_that_comes_up_makes_nothing_old_fresh(
+    monkeypatch: pytest.MonkeyPatch, held_is: str
+) -> None:
+    """Not even in the moment from which on no age matters, whichever of the two comes amid it."""
+    s = setup({"x": "old"}, background=False)
+    s.client.evaluate_all(ADA)
+    s.clock.advance(3_600)
+    s.service.set({"x": "new"})
+    cache, flags = s.client.evaluator.cache, s.client.flags(ADA)
+    if held_is == "stream":
+        held = Held(monkeypatch, cache, "invalidate", lambda: cache.live(True))
+        assert flags.get("x", "") == "new"
+        held.let_go()
+    else:
+        held = Held(monkeypatch, cache, "_monotonic", lambda: flags.get("x", ""))
+        cache.live(True)
+        assert held.let_go() == "new"
+
+
 def test_a_background_that_was_ended_before_it_began_does_not_begin() -> None:
     """Whoever closes the client just then waits for no thread."""
     client = ShipSilentlyClient(api_key=KEY, transport=ScriptedService({"x": True}))
