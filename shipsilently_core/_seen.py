@@ -11,20 +11,25 @@ from ._snapshot import NO_ROWS, Row, Snapshot
 from ._view import View
 from .values import Source
 
-__all__ = ["APART", "LATER", "NESTED", "NOTHING", "NO_ROWS", "Seen"]
+__all__ = ["LATER", "NESTED", "NOTHING", "NO_ROWS", "Apart", "Seen"]
 
 
-class _Mark:
-    """Stands for a value, and is of no type that a flag or a default has."""
+class _Nested:
+    """Stands in `Seen.counted` for a value that is counted here, but is made for each reader."""
 
     __slots__ = ()
 
 
-# Two that stand in `Seen.counted` for a value that cannot be had from there.
-#: It is counted here, but each reader gets an object of its own.
-NESTED = _Mark()
-#: It is counted elsewhere: as a default, or as a flag that nobody knows.
-APART = _Mark()
+class Apart:
+    """Stands there for one that is counted elsewhere: as a default, or as an unknown flag.
+
+    Each is an object of its own, so that whoever has put it there knows it again.
+    """
+
+    __slots__ = ()
+
+
+NESTED = _Nested()
 
 
 # It is in no cycle: what holds it does so until its checks are taken.
@@ -38,7 +43,7 @@ class Seen(Struct, gc=False, eq=False):
         flags: The evaluation, where it is the cache's, fresh, and nothing else.
         view: The evaluation; from `flags` it is made when it is first needed.
         counted: The keys that were asked for, so have been counted or are noted here, in that
-            order; with what they hold, `NESTED`, or `APART`.
+            order; with what they hold, `NESTED`, or an `Apart`.
         own: The context's own rows that can be read and counted on the shortest way; none where
             what is seen is more than they are.
         shared: Rows that it has in common with others, for the keys that `own` has not.
@@ -76,7 +81,7 @@ class Seen(Struct, gc=False, eq=False):
         counted, moment = self.counted, self.moment
         checks = []
         for key in keys[first:]:
-            row = None if counted[key] is APART else self.row(key)
+            row = None if type(counted[key]) is Apart else self.row(key)
             if row is not None:
                 checks.append((key, row, moment, 0.0))
         return checks

@@ -12,7 +12,7 @@ from ._evaluation import Evaluator
 from ._kinds import FLAT
 from ._overrides import overrides
 from ._process import on_event_loop
-from ._seen import APART, LATER, NESTED, NO_ROWS, NOTHING, Seen
+from ._seen import LATER, NESTED, NO_ROWS, NOTHING, Apart, Seen
 from ._snapshot import Snapshot
 from ._view import FROM_CACHE, UNSET, View, overridden
 from .context import Context
@@ -234,8 +234,8 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         declared = self._client.evaluator.defaults.get(key)
         if declared is not None:
             return self.get(key, declared)
-        value = self._short.counted.get(key, APART)
-        if value is not APART and value is not NESTED and not overrides.values:
+        value = self._short.counted.get(key, NESTED)
+        if type(value) in FLAT and not overrides.values:
             return value
         return self.detail(key).value
 
@@ -326,11 +326,14 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """Count what is about to be served."""
         evaluator, row = self._client.evaluator, seen.row(key)
         if row is None or result.error is not None:
-            seen.counted[key] = APART
-            evaluator.count(self._view(seen), result)
+            mine = Apart()
+            # Of several threads that read it for the first time, one counts it.
+            if seen.counted.setdefault(key, mine) is mine:
+                evaluator.count(self._view(seen), result)
             return
         evaluator.tell(result)
-        seen.counted[key] = NESTED if type(row.value) in (dict, list) else row.value
+        value = row.value
+        seen.counted.setdefault(key, value if type(value) in FLAT else NESTED)
         if not seen.listed:
             evaluator.analytics.enlist(seen)
 
@@ -424,6 +427,10 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             if self._short is NOTHING and reloads == self._reloads:
                 self._now = self._short = made
                 return made
+        return self._seen_later()
+
+    def _seen_later(self) -> Seen:
+        """`_seen`, unless there is nothing to mind and nothing was looked for yet."""
         seen, due = self._now, self._due
         if seen is None and due is None:
             return self._first()
@@ -453,7 +460,9 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         made = Seen(own, None, {}, own.own, own.shared, False)
         if self._short is NOTHING:
             self._now = self._short = made
-        return self._now or made
+            return made
+        # Others of this request have shown something meanwhile, or have begun to.
+        return self._show(self._context, self._view(made), None, self._reloads) or made
 
     def _first(self) -> Seen:
         reloads = self._reloads
@@ -464,11 +473,19 @@ class Flags(Struct, eq=False):  # no other class is made as fast
 
     def _for_now(self, view: View) -> Seen:
         """What a read sees that can neither wait nor is worth keeping."""
-        if self._early is None:
-            self._early = {}
+        made = Seen(None, view, {}, NO_ROWS, NO_ROWS)
+        # Nothing is called from this look to the end, as in `_seen`.
+        seen, early = self._now, self._early
+        if seen is not None:
+            # Another thread of this request could wait, or need not.
+            return seen
+        if early is None:
+            self._early = made.counted
+        else:
+            made.counted = early
         if self._short is NOTHING:
             self._short = LATER
-        return Seen(None, view, self._early, NO_ROWS, NO_ROWS)
+        return made
 
     async def _aseen(self) -> Seen:
         seen, due = self._now, self._due
@@ -502,28 +519,25 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         Returns:
             ``None`` where it is another person's by now.
         """
-        seen, number = self._now, 0 if due is None else due.number
-        if seen is not None and number <= seen.number:
-            return self._show_as(seen, view, due)
-        early, own = self._early, view.own
-        if early or own is None or view.failure is not None:
-            made = Seen(None, view, early or {}, NO_ROWS, NO_ROWS, number=number)
+        own, number = view.own, 0 if due is None else due.number
+        if own is None or view.failure is not None:
+            made = Seen(None, view, {}, NO_ROWS, NO_ROWS, number=number)
         else:
             # What the service has counted is on no list of ours.
             made = Seen(None, view, {}, own.own, own.shared, view.counted, number)
         # Nothing is called from this look to the end of the next lines, as in `_seen`.
         if reloads != self._reloads:
             return None
-        seen = self._now
+        seen, early = self._now, self._early
         if seen is not None and number <= seen.number:
             return self._show_as(seen, view, due)
-        self._context, self._early = context, None
-        self._now = made
-        # As `_settle`, without its call.
-        if self._due is due:
-            self._due = None
-        if self._due is None:
-            self._short = made
+        if early is not None:
+            # What was asked for before is counted by whoever has asked.
+            made.counted = early
+        self._context, self._early, self._now = context, None, made
+        # Meanwhile, another refresh may have been asked for.
+        if self._due is None or self._due is due:
+            self._due, self._short = None, made
         return made
 
     def _show_as(self, seen: Seen, view: View, due: _Refresh | None) -> Seen:

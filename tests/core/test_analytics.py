@@ -13,7 +13,7 @@ import pytest
 
 from shipsilently_core import Failure
 from shipsilently_core._events import Check
-from shipsilently_core._seen import APART
+from shipsilently_core._seen import Apart
 from shipsilently_core._wire import Reply, Request
 from tests.core.delivering import OK, Setup, run_while_delivering, sheet
 
@@ -401,7 +401,7 @@ def test_who_was_woken_for_less_than_it_seemed_is_woken_for_a_batch() -> None:
     """What requests have on their sheets is guessed; the guess holds only until somebody looks."""
     made = Setup(max_batch_size=10, flush_interval=30)
     seen = sheet("a")
-    seen.counted.update(dict.fromkeys(map(str, range(20)), APART))
+    seen.counted.update(dict.fromkeys(map(str, range(20)), Apart()))
     made.analytics.enlist(seen)
     made.analytics.enlist(sheet("b"))
     assert made.woken == 1

@@ -7,7 +7,7 @@ from collections import Counter
 
 from shipsilently_core import Source
 from shipsilently_core._events import Check
-from shipsilently_core._seen import APART, NESTED, Seen
+from shipsilently_core._seen import NESTED, Apart, Seen
 from shipsilently_core._snapshot import Row, Snapshot
 from shipsilently_core._view import View
 from tests.core.delivering import Setup, run_while_delivering, sheet
@@ -63,7 +63,7 @@ def test_what_is_counted_elsewhere_is_not_taken_from_a_sheet() -> None:
     """Of a flag that was served as a default, or that nobody knows, the event is made apart."""
     made = Setup()
     seen = sheet("a", "b", "c")
-    seen.counted.update({"b": APART, "c": NESTED, "unknown": APART})
+    seen.counted.update({"b": Apart(), "c": NESTED, "unknown": Apart()})
     made.analytics.enlist(seen)
     made.flush()
     assert made.post.taken == ["a", "c"]
