@@ -22,7 +22,7 @@ from shipsilently_fastapi import (
 from shipsilently_fastapi.templating import add_flags
 from starlette.requests import HTTPConnection
 
-from shipsilently_core import Context
+from shipsilently_core import Context, Flags
 from shipsilently_core import flags as core_flags
 from shipsilently_core.testing import ScriptedService, override_flags
 from tests.test_fastapi.apps import app_with, attempts, serving, socket_status
@@ -195,7 +195,7 @@ def test_a_thread_that_waits_does_not_bring_the_one_before_back(
 
 
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("moment", ["ask", "found", "seen", "shown"])
+@pytest.mark.parametrize("moment", ["ask", "found", "fresh", "seen", "shown"])
 @pytest.mark.parametrize("awaited", [True, False])
 def test_what_was_found_out_before_a_login_is_shown_to_nobody(
     make: Make, monkeypatch: pytest.MonkeyPatch, moment: str, known: bool, awaited: bool
@@ -210,6 +210,7 @@ def test_what_was_found_out_before_a_login_is_shown_to_nobody(
     place, name = {
         "ask": (connection, "ask"),
         "found": (shipsilently.client.evaluator, "context"),
+        "fresh": (shipsilently.client, "fresh"),
         "seen": (shipsilently.client, "aresolve" if awaited else "resolve"),
         "shown": (core_flags, "Seen"),
     }[moment]
@@ -230,6 +231,70 @@ def test_what_was_found_out_before_a_login_is_shown_to_nobody(
         asyncio.run(flags.aload())
     assert flags.get("who", "") == "bob"
     assert flags.context == Context({"userId": "bob"})
+
+
+def test_a_login_while_a_read_lets_go_of_the_request_is_seen(make: Make) -> None:
+    """A read that has found out for whom needs the request no more; one that comes after does."""
+    logs_in = False
+    flags: RequestFlags
+
+    class Watched(Request):
+        """A request, and whoever looks into it may find that somebody logs in meanwhile."""
+
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal logs_in
+            if name == "scope" and logs_in:
+                logs_in = False
+                log_in(self, "bob")
+                flags.reload_context(self)
+            return super().__getattribute__(name)
+
+    def context(connection: HTTPConnection) -> dict[str, Any]:
+        nonlocal logs_in
+        user = of_session(connection)
+        logs_in = user == {"userId": "ada"}
+        return user
+
+    flags = make(context=context).flags(Watched(request_of("ada").scope))
+    flags.get("who", "")
+    assert flags.get("who", "") == "bob"
+
+
+def test_two_logins_in_the_midst_of_a_read_show_nobody_the_first_of_them(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that had begun before is for whoever came last, also where the flags are fresh."""
+    request = request_of("ada")
+    shipsilently = make(context=of_session)
+    flags = shipsilently.flags(request)
+    for user in ("ada", "bob", "eve"):
+        shipsilently.client.evaluate_all({"userId": user})
+    assert flags.get("who", "") == "ada"
+    # Whichever of them a read goes on with that finds something to mind.
+    steps: dict[str, Any] = {name: getattr(Flags, name) for name in ("_seen", "_seen_later")}
+    fresh = shipsilently.client.fresh
+
+    def reload(user: str) -> None:
+        log_in(request, user)
+        flags.reload_context(request)
+        assert flags.context == Context({"userId": user})
+
+    def first(go_on: Any, flags: Flags) -> Any:
+        monkeypatch.undo()
+        reload("bob")
+        monkeypatch.setattr(shipsilently.client, "fresh", second)
+        return go_on(flags)
+
+    def second(*given: Any) -> Any:
+        monkeypatch.undo()
+        found = fresh(*given)
+        reload("eve")
+        return found
+
+    for name, step in steps.items():
+        monkeypatch.setattr(Flags, name, lambda self, step=step: first(step, self))
+    assert flags.get("unknown", "default") == "default"
+    assert flags.get("who", "") == "eve"
 
 
 def test_a_read_in_the_midst_of_a_reload_keeps_nobody(

@@ -225,7 +225,7 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
 
     def _seen(self) -> Seen:
         if self._short is not NOTHING:
-            return super()._seen()
+            return self._seen_later()
         began, reloads = perf_counter(), self._reloads
         seen = self._at_once(began)
         if type(seen) is Seen:
@@ -294,6 +294,7 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
         """
         while True:
             if given is _NOT_ASKED:
+                reloads = self._reloads
                 given = self._given(anew=anew)
             if type(given) not in _AT_ONCE and inspect.isawaitable(given):
                 # Here, since it takes long to import, and few contexts have to be awaited.
