@@ -442,18 +442,17 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         reloads = self._reloads
         try:
             context, view, lasting = self._ask(anew=due is not None)
+            shown = self._show(context, view, due, reloads) if lasting else seen
         except BaseException as error:
             if seen is not None and not mine and isinstance(error, EvaluationError):
                 return seen
             # Also where a limit of time or a signal ends the wait.
             self._settle(due)
             raise
-        if lasting:
-            return self._show(context, view, due, reloads) or self._seen()
-        if seen is not None:
-            # Nobody has awaited the refresh, and this read cannot.
-            return seen
-        return self._for_now(view)
+        if shown is not None:
+            # Where nobody has awaited the refresh and this read cannot, it is what was seen before.
+            return shown
+        return self._seen() if lasting else self._for_now(view)
 
     def _show_fresh(self, own: Snapshot) -> Seen:
         """What `_seen` does with what is fresh, for those with whom no call matters."""

@@ -67,6 +67,18 @@ def test_a_request_tells_once_of_each_flag() -> None:
     ]
 
 
+def test_a_receiver_that_comes_amid_a_request_is_told_of_what_is_read_from_then_on() -> None:
+    """In whichever way, and not of flags that had been read before."""
+    made = setup({"a": True, "b": True, "c": True})
+    flags = made.client.flags(U1).load()
+    flags.get("a", False)
+    with told_of(made.client) as results:
+        for _ in range(2):
+            assert flags.get("a", False) is flags.is_enabled("b") is flags.get("c", False) is True
+    assert flags.is_enabled("b")
+    assert [result.flag_key for result in results] == ["b", "c"]
+
+
 def test_a_read_from_the_cache_is_told() -> None:
     """`client.get` tells every time."""
     made = setup({"a": True})

@@ -495,8 +495,9 @@ def test_an_interrupted_end_of_a_delivery_loses_nothing(monkeypatch: pytest.Monk
     assert made.post.taken == keys
 
 
+@pytest.mark.parametrize("step", ["asked", "shown"])
 def test_a_limit_of_time_that_strikes_in_a_refresh_leaves_what_was_seen(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """The refresh is over, and what was seen before is read as fast as before."""
     s = setup({"x": 1}, background=False)
@@ -506,10 +507,14 @@ def test_a_limit_of_time_that_strikes_in_a_refresh_leaves_what_was_seen(
     def strike(*given: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(s.client, "resolve", strike)
+    if step == "asked":
+        monkeypatch.setattr(s.client, "resolve", strike)
+    else:
+        monkeypatch.setattr("shipsilently_core.flags.Seen", strike)
     with pytest.raises(KeyboardInterrupt):
         flags.refresh()
     assert flags._due is None
+    assert flags._short is flags._now
     assert flags.get("x", 0) == 1
 
 

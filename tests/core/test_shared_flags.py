@@ -61,6 +61,24 @@ def test_what_was_awaited_is_there_though_another_thread_refreshes(
     refresh.let_go()
 
 
+async def test_tasks_that_read_what_was_awaited_count_each_flag_once() -> None:
+    """Whichever verb comes first, and also where a delivery comes between."""
+    s = setup({"x": 1, "on": True, "off": False}, background=False)
+    await s.client.aevaluate_all(ADA)
+    flags = await s.client.flags(ADA)
+
+    async def read() -> None:
+        assert flags.is_enabled("on")
+        assert flags.detail("x", 0).value == flags.get("x") == flags.get("x", 0) == 1
+
+    await asyncio.gather(read(), read())
+    assert await s.client.aflush() == 2
+    assert not flags.is_enabled("off")
+    await asyncio.gather(read(), read())
+    assert await s.client.aflush() == 1
+    assert len(s.service.requests) == 1
+
+
 def early(flags: Flags, key: str = "x") -> float:
     """Read in a coroutine, with nothing awaited before."""
 
