@@ -205,19 +205,24 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         # Every read of every flag comes by here, so its steps are written out: a call would take
         # as long as three of them.
         seen = self._short
+        # Most flags are of the one type that can be told without a call.
+        known = seen.counted.get(key)
+        if (
+            (known is True or known is False)
+            and (default is False or default is True)
+            and not overrides.values
+        ):
+            return known
         row = seen.own.get(key) or seen.shared.get(key)
         if row is None and seen is NOTHING and not overrides.values:
             seen = self._seen()
             row = seen.own.get(key) or seen.shared.get(key)
         if row is not None:
             value = row.value
-            kind = type(value)
             if (
-                kind is type(default)
-                # Most flags are of the one type that is asked for by itself, which is quicker.
-                and (kind is bool or kind in FLAT)
-                and not overrides.values
-            ):
+                ((default is False or default is True) and (value is True or value is False))
+                or (type(value) is type(default) and type(value) in FLAT)
+            ) and not overrides.values:
                 # However often one request asks for a flag, it is one check.
                 if key in seen.counted:
                     return value
