@@ -273,6 +273,13 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                 default = declared.get(key, False)
         # As `get`, for a flag that is of the type that this asks for.
         seen = self._short
+        known = seen.counted.get(key)
+        if (
+            (known is True or known is False)
+            and not overrides.values
+            and (default is UNSET or type(default) is bool)
+        ):
+            return known
         row = seen.own.get(key) or seen.shared.get(key)
         if row is not None and not overrides.values:
             value = row.value

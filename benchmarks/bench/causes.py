@@ -12,9 +12,9 @@ CAUSES = {
         "method with two arguments alone is about twice `dict.get`."
     ),
     "first_read": (
-        "A first read is some seventy instructions of Python in one function: two or three look-ups, "
-        "a look whether a test or a listener wants to know, and one entry in the request's "
-        "dictionary, from which the event is made when it is delivered. How far ahead of "
+        "A first read is some seventy instructions of Python in one function: two or three "
+        "look-ups, a look whether a test or a listener wants to know, and one entry in the "
+        "request's dictionary, from which the event is made when it is delivered. How far ahead of "
         "LaunchDarkly that is depends on the processor as well."
     ),
     "cached_request": (
