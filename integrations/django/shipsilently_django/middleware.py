@@ -40,7 +40,7 @@ class FlagsMiddleware:
         # What is done here costs every request: no calls but those that have to be.
         before = get_request()
         flags = getattr(request, "flags", None)
-        if not isinstance(flags, RequestFlags) or flags._request is not request:
+        if flags is None or not _is_own(flags, request):
             flags = request.flags = RequestFlags(request)  # type: ignore[attr-defined]  # our job
         set_request(request)
         try:
@@ -54,7 +54,7 @@ class FlagsMiddleware:
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         before = get_request()
         flags = getattr(request, "flags", None)
-        if not isinstance(flags, RequestFlags) or flags._request is not request:
+        if flags is None or not _is_own(flags, request):
             flags = request.flags = RequestFlags(request)  # type: ignore[attr-defined]  # our job
         set_request(request)
         try:
@@ -68,6 +68,11 @@ class FlagsMiddleware:
         if flags._seen is not None or response.streaming:
             finish(request, flags, response)
         return response
+
+
+def _is_own(flags: Any, request: HttpRequest) -> bool:
+    """Whether these are the request's: a middleware around may be one of ours, too."""
+    return isinstance(flags, RequestFlags) and flags._request is request
 
 
 def finish(request: HttpRequest, flags: RequestFlags, response: HttpResponseBase) -> None:

@@ -39,12 +39,11 @@ class FlagsMiddleware:
     ) -> None:
         self.app = app
         self.shipsilently = shipsilently
-        self._timed = server_timing
+        self._within = _timed(app) if server_timing else app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
         # Each request pays for what stands here, also one that reads no flag.
-        if kind != "http" and kind != "websocket":
+        if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
         shipsilently = self.shipsilently
@@ -63,28 +62,36 @@ class FlagsMiddleware:
             outer = scope.get(SCOPE_KEY)
             flags = flags_in(scope, shipsilently)
         token = current.set(flags)
-        if self._timed and kind == "http":
-            send = _timing(scope, send)
         try:
-            await self.app(scope, receive, send)
+            await self._within(scope, receive, send)
         finally:
             try:
                 current.reset(token)
             except ValueError:
                 # A server may end what it has begun in another context.
                 current.set(None if token.old_value is Token.MISSING else token.old_value)
-            left: RequestFlags = scope.pop(SCOPE_KEY, flags)
-            if left._connection is None:
-                # What was read stays for whoever is around, as the handler of unexpected errors.
-                scope[SCOPE_KEY] = left
+            left: RequestFlags | None = scope.get(SCOPE_KEY)
+            # Flags that were read stay for whoever is around, as the handler of unexpected errors.
             # The others and their scope know each other: left so, both would stay until the next
             # collection.
-            elif outer is not None:
-                scope[SCOPE_KEY] = outer
+            if left is not None and left._connection is not None:
+                if outer is None:
+                    del scope[SCOPE_KEY]
+                else:
+                    scope[SCOPE_KEY] = outer
+
+
+def _timed(app: ASGIApp) -> ASGIApp:
+    """The app, which tells browsers in each response what the flags have cost."""
+
+    async def timed(scope: Scope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, _timing(scope, send) if scope["type"] == "http" else send)
+
+    return timed
 
 
 def _timing(scope: Scope, send: Send) -> Send:
-    async def timed(message: Message) -> None:
+    async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             took = scope[SCOPE_KEY].took
             if took is not None:
@@ -92,4 +99,4 @@ def _timing(scope: Scope, send: Send) -> Send:
                 MutableHeaders(scope=message).append("Server-Timing", value)
         await send(message)
 
-    return timed
+    return sent
