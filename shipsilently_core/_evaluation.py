@@ -74,6 +74,10 @@ class Call(Struct, frozen=True):
     refused: Failure | None = None
     kept: float | None = None
 
+    def unsent(self) -> Call:
+        """The same for a client that has no network."""
+        return Call(self.context, self.stamp, self.flag_key, None, Failure.NETWORK)
+
 
 class Attempt(Latch[View]):
     """One call for one context that every request for that context waits for together.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import mmap
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
+    import mmap
     from concurrent.futures import Future
 
 __all__ = [
@@ -374,7 +374,7 @@ class ProcessGuard:
             self.mark[0] = 1
 
 
-Mark = mmap.mmap | bytes
+Mark: TypeAlias = "mmap.mmap | bytes"
 
 #: Of what is to be looked at each time.
 UNMARKED: Mark = b"\0"
@@ -388,6 +388,9 @@ def _mark() -> Mark:
 
     Other systems give the number another meaning, so only Linux is asked.
     """
+    # Here, not above: what makes no client needs none.
+    import mmap
+
     try:
         if sys.platform == "linux":
             page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

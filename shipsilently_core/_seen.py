@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ._events import Check
 from ._snapshot import NO_ROWS, Row, Snapshot
 from ._view import View
 from .values import Source
+
+if TYPE_CHECKING:
+    from ._events import Check
 
 __all__ = ["LATER", "NESTED", "NOTHING", "NO_ROWS", "Apart", "Seen"]
 

@@ -9,8 +9,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, overload
 
 from . import signals
-from ._clock import Clock, SystemClock
-from ._evaluation import Call, Evaluator
 from ._overrides import overrides
 from ._process import (
     UNMARKED,
@@ -22,12 +20,9 @@ from ._process import (
     on_event_loop,
     running_loop,
 )
-from ._resolver import Resolver
 from ._seen import NOTHING
-from ._snapshot import Snapshot
 from ._view import FROM_CACHE, UNSET, View, overridden
 from ._watch import Results, Watch, differing
-from ._wire import Reply
 from .config import Config, checked_seconds, configured
 from .context import Context
 from .errors import ClientClosedError
@@ -44,7 +39,11 @@ from .values import (
 
 if TYPE_CHECKING:
     from ._background import Background
+    from ._clock import Clock
+    from ._evaluation import Call
+    from ._snapshot import Snapshot
     from ._transport import Transport
+    from ._wire import Reply
 
 __all__ = ["ShipSilentlyClient"]
 
@@ -83,6 +82,11 @@ class ShipSilentlyClient:
         rng: Callable[[], float] = random.random,
         **settings: Any,
     ) -> None:
+        # Here, not above: what only names the client, as any module of a site, needs none of it.
+        from ._clock import SystemClock
+        from ._evaluation import Evaluator
+        from ._resolver import Resolver
+
         self._config = configured(config, settings)
         self._transport: Transport | None = transport
         self._clock = clock or SystemClock()
@@ -559,7 +563,7 @@ class ShipSilentlyClient:
         call = self.evaluator.prepare(self.evaluator.context(context), flag_key)
         if call.request is not None and self._is_offline():
             overrides.refuse(self)
-            return Call(call.context, call.stamp, flag_key, None, Failure.NETWORK)
+            return call.unsent()
         return call
 
     def _is_offline(self) -> bool:

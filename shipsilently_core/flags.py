@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from msgspec import Struct
 
-from ._evaluation import Evaluator
 from ._kinds import FLAT
 from ._overrides import overrides
 from ._process import on_event_loop
 from ._seen import LATER, NESTED, NO_ROWS, NOTHING, Apart, Seen
-from ._snapshot import Snapshot
 from ._view import FROM_CACHE, UNSET, View, overridden
 from .context import Context
 from .errors import EvaluationError
@@ -21,6 +19,8 @@ from .signals import flag_evaluated
 from .values import EvaluationResult, FlagValue
 
 if TYPE_CHECKING:
+    from ._evaluation import Evaluator
+    from ._snapshot import Snapshot
     from .flagset import FlagSet
 
 __all__ = ["Flags"]

@@ -24,37 +24,35 @@ import django.template.loader, django.contrib.auth.middleware, django.core.manag
 """
 _FLASK = "import flask, flask.views"
 _FASTAPI = "import fastapi, fastapi.responses"
-_TRANSPORT = """
+_CORE = """
 from shipsilently_core import Config, ShipSilentlyClient
+"""
+_CLIENT = """
 client = ShipSilentlyClient(api_key="bench", api_url="http://127.0.0.1:9", timeout=0.1)
 """
-_MADE = """
+_TRANSPORT = """
 from shipsilently_core._http import HttpTransport
 HttpTransport(client.config)
 """
 
-#: What is there before, what is imported, and what makes a transport after that.
-CASES: dict[str, tuple[str, str, str]] = {
-    "shipsilently_django": (_DJANGO, "import shipsilently_django" + _TRANSPORT, _MADE),
-    "shipsilently_flask": (_FLASK, "import shipsilently_flask" + _TRANSPORT, _MADE),
-    "shipsilently_fastapi": (_FASTAPI, "import shipsilently_fastapi" + _TRANSPORT, _MADE),
+#: What is there before, what is imported, and what is made after that, step by step.
+CASES: dict[str, tuple[str, ...]] = {
+    "shipsilently_django": (_DJANGO, "import shipsilently_django" + _CORE, _CLIENT, _TRANSPORT),
+    "shipsilently_flask": (_FLASK, "import shipsilently_flask" + _CORE, _CLIENT, _TRANSPORT),
+    "shipsilently_fastapi": (_FASTAPI, "import shipsilently_fastapi" + _CORE, _CLIENT, _TRANSPORT),
 }
 #: A library that each of these needs, alone.
-LIBRARIES: dict[str, tuple[str, str, str]] = {
-    "msgspec alone in Django": (_DJANGO, "import msgspec", ""),
-    "msgspec alone in Flask": (_FLASK, "import msgspec", ""),
-    "msgspec alone in FastAPI": (_FASTAPI, "import msgspec", ""),
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "msgspec alone in Django": (_DJANGO, "import msgspec"),
+    "msgspec alone in Flask": (_FLASK, "import msgspec"),
+    "msgspec alone in FastAPI": (_FASTAPI, "import msgspec"),
 }
-PEERS: dict[str, tuple[str, str, str]] = {
-    "furagu in Django": (
-        _DJANGO,
-        "import furagu.contrib.django, furagu.openfeature.provider",
-        "",
-    ),
-    "furagu in Flask": (_FLASK, "import furagu.contrib.flask", ""),
-    "furagu in FastAPI": (_FASTAPI, "import furagu.contrib.fastapi", ""),
-    "launchdarkly-server-sdk in Flask": (_FLASK, "import ldclient, ldclient.config", ""),
-    "posthog in Flask": (_FLASK, "import posthog", ""),
+PEERS: dict[str, tuple[str, ...]] = {
+    "furagu in Django": (_DJANGO, "import furagu.contrib.django, furagu.openfeature.provider"),
+    "furagu in Flask": (_FLASK, "import furagu.contrib.flask"),
+    "furagu in FastAPI": (_FASTAPI, "import furagu.contrib.fastapi"),
+    "launchdarkly-server-sdk in Flask": (_FLASK, "import ldclient, ldclient.config"),
+    "posthog in Flask": (_FLASK, "import posthog"),
 }
 
 _SCRIPT = """
@@ -65,10 +63,13 @@ def resident():
         return int(file.read().split()[1]) * 4096
 gc.collect()
 size, began = resident(), time.process_time()
-{imported}
-first, first_size = time.process_time() - began, resident() - size
-{made}
-print(json.dumps([first, first_size, time.process_time() - began]))
+figures = []
+{steps}
+print(json.dumps(figures))
+"""
+_STEP = """
+{step}
+figures += [time.process_time() - began, resident() - size]
 """
 
 
@@ -88,10 +89,13 @@ def run(settings: Settings) -> Outcome:
         if not runs:
             rows.append(Figure(name, None, "ms", note=missing.get(name, "")))
             continue
-        first, size, made = (median([run[place] for run in runs]) for place in range(3))
+        first, size, *more = (median(figures) for figures in zip(*runs, strict=True))
         rows.append(Figure(f"{name}: import", first * 1e3, "ms"))
         rows.append(Figure(f"{name}: memory", size / 1e6, "MB"))
         if name in CASES:
+            client, client_size, made, _ = more
+            rows.append(Figure(f"{name}: with a client", client * 1e3, "ms"))
+            rows.append(Figure(f"{name}: memory with a client", client_size / 1e6, "MB"))
             rows.append(Figure(f"{name}: with a transport", made * 1e3, "ms"))
             goals.append(Goal(f"{name}: import ≤ 10 ms", first * 1e3, 10.0))
             goals.append(Goal(f"{name}: import ≤ 1.5 MB", size / 1e6, 1.5))
@@ -101,15 +105,16 @@ def run(settings: Settings) -> Outcome:
 
 def _run_all(
     settings: Settings,
-    cases: dict[str, tuple[str, str, str]],
+    cases: dict[str, tuple[str, ...]],
     environment: dict[str, str],
     figures: dict[str, list[list[float]]],
     missing: dict[str, str],
 ) -> None:
     for number in range(1 if settings.quick else 14):
         for name in cases if number % 2 else reversed(cases):
-            before, imported, then = cases[name]
-            script = _SCRIPT.format(before=before, imported=imported, made=then)
+            before, *then = cases[name]
+            steps = "".join(_STEP.format(step=step) for step in then)
+            script = _SCRIPT.format(before=before, steps=steps)
             done = subprocess.run(
                 [sys.executable, "-c", script],
                 capture_output=True,

@@ -11,7 +11,6 @@ from flask.cli import AppGroup
 
 from shipsilently_core import ConfigurationError, ShipSilentlyClient
 
-from . import templating
 from .current import follow_logins, forget_flags
 from .order import check_order
 from .settings import read_settings
@@ -21,6 +20,9 @@ from .visitors import answer_last
 __all__ = ["ShipSilently"]
 
 Loader = TypeVar("Loader", bound=ContextLoader)
+
+#: By its name, so that it is imported with the app's Jinja environment: many apps have no template.
+_JINJA_EXTENSION = "shipsilently_flask.templating.FlagExtension"
 
 _HELP = "Ask for feature flags, as this app's client sees them."
 
@@ -98,7 +100,7 @@ class ShipSilently:
             assert settings.config is not None
             client = shared_client(settings.config, alone=app.testing)
             asked = None if app.testing else app.config
-        templating.install(app)
+        _add_to_jinja(app)
         if settings.anonymous_id == "cookie":
             answer_last(app)
         _at_first_request(app)
@@ -130,6 +132,19 @@ class ShipSilently:
         Flask-Login's logins and logouts are followed without this.
         """
         forget_flags()
+
+
+def _add_to_jinja(app: Flask) -> None:
+    """Add the extension to the app's Jinja environment, now or when that is made.
+
+    The environment is not made for this: an app may still set its ``jinja_options``.
+    """
+    if "jinja_env" in vars(app):
+        app.jinja_env.add_extension(_JINJA_EXTENSION)
+        return
+    options = dict(app.jinja_options)
+    options["extensions"] = [*options.get("extensions", ()), _JINJA_EXTENSION]
+    app.jinja_options = options
 
 
 def _at_first_request(app: Flask) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Flask, current_app
+from flask import current_app
 from jinja2 import Environment, TemplateRuntimeError, pass_context
 from jinja2.runtime import Context as TemplateContext
 from jinja2.utils import htmlsafe_json_dumps
@@ -23,20 +23,7 @@ from .conditions import holds
 from .current import current_flags
 from .state import state_of
 
-__all__ = ["FlagExtension", "install"]
-
-
-def install(app: Flask) -> None:
-    """Add the extension to the app's Jinja environment, now or when that is made.
-
-    The environment is not made for this: an app may still set its ``jinja_options``.
-    """
-    if "jinja_env" in vars(app):
-        app.jinja_env.add_extension(FlagExtension)
-        return
-    options = dict(app.jinja_options)
-    options["extensions"] = [*options.get("extensions", ()), FlagExtension]
-    app.jinja_options = options
+__all__ = ["FlagExtension"]
 
 
 def _shown() -> Flags:
