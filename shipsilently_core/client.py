@@ -317,7 +317,11 @@ class ShipSilentlyClient:
                 For loops that serve one request only, as Flask's do.
             attributes: See `Context`.
         """
-        given = Context(context, **attributes) if attributes else Context.of(context)
+        if attributes:
+            given = Context(context, **attributes)
+        else:
+            # As integrations give it, once in each request.
+            given = context if type(context) is Context else Context.of(context)
         if given.dropped:
             self.evaluator.tell_dropped(given)
         return Flags(self, given, NOTHING, block_event_loop)
