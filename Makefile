@@ -12,7 +12,7 @@ PYTHON ?= $(shell $(FIRST_USABLE))
 BENCH_VENV ?= .venv-bench
 # What the project is compared with; pinned in benchmarks/constraints.txt.
 PEERS = launchdarkly-server-sdk UnleashClient growthbook flagsmith posthog statsig-python-core \
-	openfeature-sdk furagu django-waffle aiohttp orjson
+	openfeature-sdk furagu django-waffle aiohttp orjson Cython setuptools
 
 BIN = $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip --disable-pip-version-check install -qq --no-input -c constraints.txt

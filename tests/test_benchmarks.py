@@ -55,7 +55,8 @@ def test_ours_can_be_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert done.returncode == 0, done.stderr
     outcome = msgspec.json.decode(done.stdout.rpartition("\n")[2], type=Outcome)
     assert outcome.figures
-    assert outcome.goals
+    # What nobody is given has none.
+    assert outcome.goals or name == "compiled"
     for figure in outcome.figures:
         assert figure.value is not None or figure.note
     for goal in outcome.goals:

@@ -46,6 +46,7 @@ MEASUREMENTS = {
         Measurement("unread", "installed, and no flag read: added to a request"),
         Measurement("templates", "one flag in a template"),
         Measurement("depends", "FastAPI endpoint with Depends(flags) and one read, added"),
+        Measurement("compiled", "our own code compiled to C, added to a request"),
         Measurement("new_user", "a new user, one at a time, processor time of the client"),
         Measurement("crowd", "new users, 16 at once"),
         Measurement("throughput", "requests per second of each example under wrk"),
