@@ -29,6 +29,8 @@ log = logging.getLogger("shipsilently")
 
 #: The flags of the request that this code runs for.
 current: ContextVar[RequestFlags | None] = ContextVar("shipsilently_flags", default=None)
+#: Looked up once: each request needs them.
+set_current, reset_current = current.set, current.reset
 
 
 def get_flags(connection: HTTPConnection) -> RequestFlags:

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shipsilently_core._seen import NOTHING
 
 from .connection import SCOPE_KEY, RequestFlags
-from .lookup import current, flags_in
+from .lookup import flags_in, reset_current, set_current
 from .person import UNASKED
 
 if TYPE_CHECKING:
@@ -61,24 +61,23 @@ class FlagsMiddleware:
         else:
             outer = scope.get(SCOPE_KEY)
             flags = flags_in(scope, shipsilently)
-        token = current.set(flags)
+        token = set_current(flags)
         try:
             await self._within(scope, receive, send)
         finally:
             try:
-                current.reset(token)
+                reset_current(token)
             except ValueError:
                 # A server may end what it has begun in another context.
-                current.set(None if token.old_value is Token.MISSING else token.old_value)
-            left: RequestFlags | None = scope.get(SCOPE_KEY)
-            # Flags that were read stay for whoever is around, as the handler of unexpected errors.
+                set_current(None if token.old_value is Token.MISSING else token.old_value)
+            left: RequestFlags = scope.pop(SCOPE_KEY, flags)
+            if left._connection is None:
+                # What was read stays for whoever is around, as the handler of unexpected errors.
+                scope[SCOPE_KEY] = left
             # The others and their scope know each other: left so, both would stay until the next
             # collection.
-            if left is not None and left._connection is not None:
-                if outer is None:
-                    del scope[SCOPE_KEY]
-                else:
-                    scope[SCOPE_KEY] = outer
+            elif outer is not None:
+                scope[SCOPE_KEY] = outer
 
 
 def _timed(app: ASGIApp) -> ASGIApp:
