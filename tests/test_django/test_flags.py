@@ -55,6 +55,7 @@ def test_every_verb(flags: RequestFlags, service: ScriptedService) -> None:
     assert flags.is_enabled("x")
     assert flags.is_enabled("nothing", default=True)
     assert flags.detail("limit", 0).value == 3
+    assert flags.detail("nothing", default="none").value == "none"
     assert "x" in flags
     assert "nothing" not in flags
     assert set(flags.evaluate_all()) == {"x", "limit"}
@@ -121,6 +122,7 @@ async def test_every_awaitable_verb(flags: RequestFlags, service: ScriptedServic
     assert await flags.ais_enabled("x")
     assert await flags.ais_enabled("nothing", default=True)
     assert (await flags.adetail("limit", 0)).value == 3
+    assert (await flags.adetail("nothing", default="none")).value == "none"
     assert set(await flags.aevaluate_all()) == {"x", "limit"}
     assert (await flags.acontext()).body == b"{}"
     assert flags.is_enabled("x")

@@ -204,7 +204,7 @@ def test_what_was_prefetched_before_a_refresh_is_not_put_back(
         return HttpResponse(flags_of(request).get("who", ""))
 
     do_amid(monkeypatch, flags_module, "replace", change)
-    assert asyncio.run(FlagsMiddleware(view)(request)).content == b"bob"  # type: ignore[arg-type]
+    assert asyncio.run(FlagsMiddleware(view)(request)).content == b"bob"
 
 
 @AWAITED

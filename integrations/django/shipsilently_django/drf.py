@@ -79,7 +79,7 @@ class _Kind(type(BasePermission)):  # type: ignore[misc]  # as above
         return SingleOperandHolder(_Not, cls)
 
 
-def HasFlag(*keys: str, value: Any = True, status: int = 404) -> type[Any]:  # a class to its users
+def HasFlag(*keys: str, value: Any = True, status: int = 404) -> Any:  # a class, with & | ~
     """A permission class: ``permission_classes = [HasFlag("x") & IsAuthenticated]``.
 
     With ``|`` and ``~`` it only says yes or no, and a refusal is the framework's own, 401 or 403.

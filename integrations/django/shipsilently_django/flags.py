@@ -34,7 +34,7 @@ __all__ = [
     "flags_of",
 ]
 
-log = logging.getLogger("shipsilently")
+log: logging.Logger = logging.getLogger("shipsilently")
 
 Kind = TypeVar("Kind", bound="FlagSet")
 
@@ -215,13 +215,13 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         """`is_enabled`, waiting in a task."""
         return await (await self._there()).ais_enabled(key, **default)
 
-    def detail(self, key: str, *default: FlagValue) -> EvaluationResult:
+    def detail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
         """The flag with the reason for its value, where that came from, and what went wrong."""
-        return self._now().detail(key, *default)
+        return self._now().detail(key, default)
 
-    async def adetail(self, key: str, *default: FlagValue) -> EvaluationResult:
+    async def adetail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
         """`detail`, waiting in a task."""
-        return await (await self._there()).adetail(key, *default)
+        return await (await self._there()).adetail(key, default)
 
     def as_(self, kind: type[Kind]) -> Kind:
         """The flags as a `FlagSet`: ``request.flags.as_(Checkout).banner``."""

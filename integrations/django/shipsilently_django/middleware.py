@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -32,9 +32,10 @@ class FlagsMiddleware:
             markcoroutinefunction(self)
         # Other sites do not pay for it.
         if is_site_cached() and not hasattr(self, "process_view"):
-            self.process_view = _amark if self._is_async else _mark
+            self.process_view: Callable[..., Any] = _amark if self._is_async else _mark
 
-    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+    def __call__(self, request: HttpRequest) -> Any:
+        """The response; in an async chain, what is to be awaited for it."""
         if self._is_async:
             return self.__acall__(request)
         # What is done here costs every request: no calls but those that have to be.

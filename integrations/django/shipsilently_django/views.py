@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.http import HttpRequest
 
 from .gates import Gate
 from .options import is_async
 
-if TYPE_CHECKING:
-    from django.views import View
-
-    _Base = View
-else:
-    _Base = object
-
 __all__ = ["RequiresFlagMixin", "flag_switch"]
 
 
-class RequiresFlagMixin(_Base):
+class RequiresFlagMixin:
     """`requires_flag` for classes of views; put it first among the bases.
 
     Attributes:
@@ -54,7 +47,8 @@ class RequiresFlagMixin(_Base):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Handle the request, where the flags are so."""
-        gated = self.get_flag_gate().wrap(super().dispatch, of_class=True)
+        inner = super().dispatch  # type: ignore[misc]  # of the view behind it
+        gated = self.get_flag_gate().wrap(inner, of_class=True)
         return gated(request, *args, **kwargs)
 
     def _flag_fallback(self) -> Any:
