@@ -13,7 +13,7 @@ Behind them: `_resolver` (a request's wait), `_evaluation` (the failure matrix),
 `_events`, `_tally` (what is counted), `_background`, `_stream`, `_sse`, `_refresh`, `_watch`
 (what happens between requests), `_transport`, `_wire`, `_http`, `_answers`, `_network`,
 `_connection`, `_tasks`, `_proxied` (what is said, and how), `_kinds`, `_overrides`, `_clock`,
-`_process`, `_late`.
+`_process`, `_late`, `_settings`.
 """
 
 from typing import TYPE_CHECKING
@@ -37,9 +37,6 @@ from .values import (
     Status,
     StoreStatus,
 )
-
-if TYPE_CHECKING:
-    from .flagset import FlagKey, FlagSet
 
 __all__ = [
     "AnalyticsConfig",
@@ -74,4 +71,7 @@ _ASKED_FOR = {
     "FlagSet": "shipsilently_core.flagset",
 }
 
-__getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)
+if TYPE_CHECKING:
+    from .flagset import FlagKey, FlagSet
+else:  # a type checker would take every other name to be there, too
+    __getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)

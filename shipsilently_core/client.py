@@ -38,12 +38,18 @@ from .values import (
 )
 
 if TYPE_CHECKING:
+    from typing import TypeVar, Unpack
+
     from ._background import Background
     from ._clock import Clock
     from ._evaluation import Call
+    from ._settings import Settings
     from ._snapshot import Snapshot
     from ._transport import Transport
     from ._wire import Reply
+
+    #: The type of a default that is given by its name, and so of what comes back.
+    Value = TypeVar("Value", bool, str, float, dict[str, Any])
 
 __all__ = ["ShipSilentlyClient"]
 
@@ -80,7 +86,7 @@ class ShipSilentlyClient:
         transport: Transport | None = None,
         clock: Clock | None = None,
         rng: Callable[[], float] = random.random,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> None:
         # Here, not above: what only names the client, as any module of a site, needs none of it.
         from ._clock import SystemClock
@@ -93,7 +99,7 @@ class ShipSilentlyClient:
         self._rng = rng
         self._guard = ProcessGuard()
         self._lock = Lock()
-        self.evaluator = Evaluator(
+        self.evaluator: Evaluator = Evaluator(
             self._config, self._clock, rng, self._report, self._dropped, self._evaluated
         )
         #: Looked up once, for `fresh`.
@@ -152,6 +158,10 @@ class ShipSilentlyClient:
         context: Context | Mapping[str, Any] | None = None,
         default: None = None,
     ) -> FlagValue: ...
+    @overload
+    def evaluate(
+        self, flag_key: str, context: Context | Mapping[str, Any] | None = None, *, default: Value
+    ) -> Value: ...
     def evaluate(self, flag_key: str, context: Any = None, default: Any = UNSET) -> Any:
         """The flag's value for this context: one attempt, never a retry.
 
@@ -192,6 +202,10 @@ class ShipSilentlyClient:
         context: Context | Mapping[str, Any] | None = None,
         default: None = None,
     ) -> FlagValue: ...
+    @overload
+    async def aevaluate(
+        self, flag_key: str, context: Context | Mapping[str, Any] | None = None, *, default: Value
+    ) -> Value: ...
     async def aevaluate(self, flag_key: str, context: Any = None, default: Any = UNSET) -> Any:
         """`evaluate`, waiting in a task."""
         return (await self.aevaluate_detail(flag_key, context, default)).value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
@@ -14,6 +14,11 @@ from msgspec.structs import force_setattr
 from .context import Context
 from .errors import ConfigurationError
 from .values import ConnectionState, FailureReport
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ._settings import Settings
 
 __all__ = ["AnalyticsConfig", "Config", "RetryConfig", "configured"]
 
@@ -199,13 +204,13 @@ class Config(Struct, frozen=True, kw_only=True):
         return [(name, getattr(self, name)) for name in names]
 
     @classmethod
-    def from_env(cls, **settings: Any) -> Config:
+    def from_env(cls, **settings: Unpack[Settings]) -> Config:
         """A configuration whose key and address come from the environment.
 
         Raises:
             ConfigurationError: No key is set, or another setting is wrong.
         """
-        return cls(**settings)
+        return cls(**settings)  # type: ignore[arg-type]  # brought into their form there
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Config:

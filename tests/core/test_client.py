@@ -33,7 +33,7 @@ def test_settings_are_given_as_a_config_or_as_keywords() -> None:
 def test_a_setting_that_does_not_exist_is_refused_with_the_nearest_that_does() -> None:
     """A misspelt keyword is told like any wrong setting, not as a fault in our own code."""
     with pytest.raises(ConfigurationError, match=r"^timout: is not a setting; did you mean 'timeo"):
-        ShipSilentlyClient(api_key="sk_x", timout=1)
+        ShipSilentlyClient(api_key="sk_x", timout=1)  # type: ignore[call-arg]  # as is proven here
 
 
 def test_a_key_in_the_configuration_s_place_is_refused_without_being_shown() -> None:

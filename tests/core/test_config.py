@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from rich.pretty import pretty_repr
 
 from shipsilently_core import AnalyticsConfig, Config, ConfigurationError, RetryConfig
+from shipsilently_core._cachestore import CacheStore
+from shipsilently_core._settings import Settings, StoreSettings
 from tests.core.support import named
 
 KEY = "sk_live_abc"
@@ -318,3 +321,10 @@ def test_a_configuration_is_frozen_and_can_be_pickled() -> None:
     with pytest.raises(AttributeError):
         config.timeout = 2  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_editors_know_the_settings_that_there_are() -> None:
+    """The keywords that type checkers see are all of a configuration's, and of a cache's store."""
+    assert tuple(Settings.__annotations__) == Config.__struct_fields__
+    taken = inspect.signature(CacheStore).parameters
+    assert tuple(StoreSettings.__annotations__) == tuple(taken)

@@ -34,12 +34,6 @@ from .middleware import FlagsMiddleware
 from .setup import get_client
 from .users import adefault_context, default_context
 
-if TYPE_CHECKING:
-    from .decorators import requires_flag
-    from .stores import DjangoCacheStore
-    from .urls import flagged_path, flagged_re_path
-    from .views import RequiresFlagMixin, flag_switch
-
 __all__ = [
     "DjangoCacheStore",
     "FlagsMiddleware",
@@ -68,4 +62,10 @@ _ASKED_FOR = {
     "requires_flag": "shipsilently_django.decorators",
 }
 
-__getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)
+if TYPE_CHECKING:
+    from .decorators import requires_flag
+    from .stores import DjangoCacheStore
+    from .urls import flagged_path, flagged_re_path
+    from .views import RequiresFlagMixin, flag_switch
+else:  # a type checker would take every other name to be there, too
+    __getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)

@@ -6,13 +6,18 @@ Importable in `settings.py`: no cache is looked up before the store is used.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.cache import caches
 from django.db import connections
 
 from shipsilently_core import ConfigurationError
 from shipsilently_core._cachestore import CacheStore
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from shipsilently_core._settings import StoreSettings
 
 __all__ = ["DjangoCacheStore"]
 
@@ -42,8 +47,8 @@ class DjangoCacheStore(CacheStore):
         ConfigurationError: An argument is wrong.
     """
 
-    def __init__(self, alias: str = "default", **arguments: Any) -> None:
-        self.alias = _checked_alias(alias)
+    def __init__(self, alias: str = "default", **arguments: Unpack[StoreSettings]) -> None:
+        self.alias: str = _checked_alias(alias)
         super().__init__(**arguments)
 
     def __repr__(self) -> str:

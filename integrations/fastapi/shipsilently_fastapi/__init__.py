@@ -25,9 +25,6 @@ from .lookup import current_flags, get_flags
 from .middleware import FlagsMiddleware
 from .routing import FlaggedAPIRoute
 
-if TYPE_CHECKING:
-    from .settings import ShipSilentlySettings
-
 __all__ = [
     "FlagKey",
     "FlagSet",
@@ -52,4 +49,7 @@ __all__ = [
 #: What not every app uses, and where it is imported from when it is asked for.
 _ASKED_FOR = {"ShipSilentlySettings": "shipsilently_fastapi.settings"}
 
-__getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)
+if TYPE_CHECKING:
+    from .settings import ShipSilentlySettings
+else:  # a type checker would take every other name to be there, too
+    __getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)

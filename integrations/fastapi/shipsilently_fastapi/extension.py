@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from starlette.applications import Starlette
@@ -21,9 +21,14 @@ from .middleware import FlagsMiddleware
 from .person import UNASKED
 from .routing import hide_closed_routes
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from shipsilently_core._settings import Settings
+
 __all__ = ["ShipSilently"]
 
-log = logging.getLogger("shipsilently")
+log: logging.Logger = logging.getLogger("shipsilently")
 
 #: What a context function may give; it takes an `HTTPConnection`, so a `Request` or a `WebSocket`.
 GivenContext = Context | Mapping[str, Any] | None
@@ -62,7 +67,7 @@ class ShipSilently:
         *,
         context: ContextFunction | None = None,
         client: ShipSilentlyClient | Callable[[], ShipSilentlyClient] | None = None,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> None:
         if client is not None and (config is not None or settings):
             given = "config" if config is not None else next(iter(settings))
@@ -74,7 +79,7 @@ class ShipSilently:
         if context is not None and not callable(context):
             raise ConfigurationError("context", "must be a function that takes the connection")
         self.context = context
-        self.lifespan = Lifespan(self)
+        self.lifespan: Lifespan = Lifespan(self)
         self._make: Callable[[], ShipSilentlyClient] = partial(
             ShipSilentlyClient, config, **settings
         )
@@ -90,9 +95,9 @@ class ShipSilently:
         self._config = client.config
         self._lock = Lock()
         #: How many lifespans keep it going.
-        self.running = 0
+        self.running: int = 0
         #: Whether a request that comes now would be worth a word, since no lifespan has run.
-        self.unannounced = True
+        self.unannounced: bool = True
         self._told = False
 
     def __repr__(self) -> str:

@@ -28,12 +28,6 @@ from .extension import ShipSilently
 from .gates import requires_flag
 from .proxy import flags
 
-if TYPE_CHECKING:
-    from shipsilently_core.testing import override_flags
-
-    from .health import health_blueprint
-    from .stores import FlaskCachingStore
-
 __all__ = [
     "FlaskCachingStore",
     "ShipSilently",
@@ -51,4 +45,10 @@ _ASKED_FOR = {
     "override_flags": "shipsilently_core.testing",
 }
 
-__getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)
+if TYPE_CHECKING:
+    from shipsilently_core.testing import override_flags
+
+    from .health import health_blueprint
+    from .stores import FlaskCachingStore
+else:  # a type checker would take every other name to be there, too
+    __getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)

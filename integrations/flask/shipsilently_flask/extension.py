@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from flask import Flask
@@ -16,6 +16,11 @@ from .order import check_order
 from .settings import read_settings
 from .state import NAME, ContextLoader, State, shared_client
 from .visitors import answer_last
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .settings import Keywords
 
 __all__ = ["ShipSilently"]
 
@@ -70,7 +75,7 @@ class ShipSilently:
         *,
         client: ShipSilentlyClient | None = None,
         context_loader: ContextLoader | None = None,
-        **config: Any,
+        **config: Unpack[Keywords],
     ) -> None:
         self._client = client
         self._given = config

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flask import Flask
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
 from shipsilently_core import Config, ConfigurationError
+
+if TYPE_CHECKING:
+    from shipsilently_core import _settings
+
+    class Keywords(_settings.Settings, total=False):
+        """For type checkers: the settings as keywords of the extension."""
+
+        client_flags: list[str] | tuple[str, ...] | set[str] | frozenset[str]
+        anonymous_id: str | None
+        anonymous_cookie: str
+        anonymous_max_age: int
+
 
 __all__ = ["Settings", "read_settings"]
 

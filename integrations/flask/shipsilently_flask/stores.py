@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shipsilently_core import ConfigurationError
 from shipsilently_core._cachestore import CacheStore
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from shipsilently_core._settings import StoreSettings
 
 __all__ = ["FlaskCachingStore"]
 
@@ -35,7 +40,7 @@ class FlaskCachingStore(CacheStore):
         ConfigurationError: An argument is wrong.
     """
 
-    def __init__(self, cache: Any, **arguments: Any) -> None:
+    def __init__(self, cache: Any, **arguments: Unpack[StoreSettings]) -> None:
         if isinstance(cache, type) or not all(
             callable(getattr(cache, name, None)) for name in ("get", "set", "init_app")
         ):
