@@ -97,7 +97,7 @@ class Analytics:
         self._buffer: deque[Check] = deque()
         self._sheets: deque[Sheet] = deque()
         #: Whether anything is counted at all.
-        self.enabled = config.enabled and config.sampling_rate > 0.0
+        self.enabled: bool = config.enabled and config.sampling_rate > 0.0
         #: Whether every check is counted, which needs no further question.
         self._counts_all = config.enabled and config.sampling_rate >= 1.0
         self._base_delay = base_delay

@@ -101,9 +101,9 @@ class Cache:
         self._max = max_contexts
         self._fixed_age = max_age
         #: Seconds for which an entry counts as fresh while nothing is live.
-        self.base_age = fresh_for if max_age is None else max_age
+        self.base_age: float = fresh_for if max_age is None else max_age
         #: The same, as things are.
-        self.fresh_for = self.base_age
+        self.fresh_for: float = self.base_age
         self._pinned = pinned
         self._entries: dict[bytes, Entry] = {}
         #: Of what may be used without asking.
@@ -115,7 +115,7 @@ class Cache:
         self._ends: dict[int, float] = {}
         self._lock = Lock()
         #: How many times the service has said that something changed.
-        self.generation = 0
+        self.generation: int = 0
 
     def __len__(self) -> int:
         return len(self._entries)

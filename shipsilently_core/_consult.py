@@ -60,8 +60,8 @@ class Consultation:
         self._may_ask = may_ask
         self.entry: Entry | None = None
         self.kept: float | None = None
-        self.leads = False
-        self.given_up = False
+        self.leads: bool = False
+        self.given_up: bool = False
 
     def steps(self) -> Iterator[Wait]:
         """Carry it out.

@@ -133,7 +133,7 @@ class Evaluator(Knowledge):
         super().__init__(config, clock, rng, report, dropped, evaluated)
         self._bodies = SharedBodies()
         self._likeness = Likeness()
-        self.gate = Gate(
+        self.gate: Gate = Gate(
             clock,
             rng,
             base=config.retry.base_delay,
@@ -141,7 +141,7 @@ class Evaluator(Knowledge):
             timeout=config.timeout,
             max_contexts=config.max_contexts,
         )
-        self.tally = Tally(clock)
+        self.tally: Tally = Tally(clock)
         self._lock = Lock()
         self._in_flight: dict[bytes, Attempt] = {}
         #: Called when the gate closes, so that the background starts to probe.

@@ -92,7 +92,7 @@ class Gate:
         self._last_success = float("-inf")
         self._usual = 0.0
         #: Whether a background probes for the requests.
-        self.background = False
+        self.background: bool = False
 
     def renew(self) -> None:
         """New locks, in a forked child, where no background runs yet."""

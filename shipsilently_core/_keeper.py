@@ -136,7 +136,7 @@ class Keeper:
         self._report = report
         self._baseline = baseline
         self._lease = lease
-        self.deadline = float(getattr(store, "deadline", _DEADLINE))
+        self.deadline: float = float(getattr(store, "deadline", _DEADLINE))
         self._load_deadline = float(getattr(store, "load_deadline", self.deadline))
         self._interval = float(getattr(store, "interval", _INTERVAL))
         self._most_contexts = int(getattr(store, "max_contexts", _MOST_CONTEXTS))

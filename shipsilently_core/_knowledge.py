@@ -83,8 +83,8 @@ class Knowledge:
         self._clock = clock
         self._report = report
         self._evaluated = evaluated
-        self.baseline = Context(config.baseline_context)
-        self.cache = Cache(
+        self.baseline: Context = Context(config.baseline_context)
+        self.cache: Cache = Cache(
             clock,
             max_contexts=config.max_contexts,
             max_age=config.max_age,
@@ -92,8 +92,8 @@ class Knowledge:
             pinned=self.baseline.body,
             serves=not config.disable_cache,
         )
-        self.notices = Notices(clock)
-        self.analytics = Analytics(
+        self.notices: Notices = Notices(clock)
+        self.analytics: Analytics = Analytics(
             config.analytics,
             clock,
             rng,

@@ -213,7 +213,7 @@ class Seal:
         self._names = derive("names")
         self._locks = derive("locks")
         #: Tells one key at one service from another, to whoever has neither.
-        self.fingerprint = derive("fingerprint").hex()[:20]
+        self.fingerprint: str = derive("fingerprint").hex()[:20]
 
     def name_of(self, context: bytes) -> str:
         """A context's name: the same for equal contexts, and of no use without the API key.

@@ -27,7 +27,7 @@ class Tally:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = Lock()
-        self.attempts = 0
+        self.attempts: int = 0
         self.failures: Counter[Failure] = Counter()
         self.last_success: float | None = None
         self.last_error: FailureReport | None = None

@@ -110,7 +110,7 @@ class FlagSet:
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.__dict__ == self.__dict__
 
-    __hash__ = None  # type: ignore[assignment]  # its values may be objects
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # its values may be objects
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items())

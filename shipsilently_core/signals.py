@@ -34,42 +34,42 @@ __all__ = [
 Receiver = TypeVar("Receiver", bound=Callable[..., Any])
 
 _namespace = Namespace()
-log = logging.getLogger("shipsilently")
+log: logging.Logger = logging.getLogger("shipsilently")
 
 #: For each receiver that `connect` holds, whom it is connected to.
 _held: dict[tuple[str, object], set[object]] = {}
 
 #: The connection to the service came up, was lost, or was given up for polling.
 #: Sender: the client. Arguments: ``state`` and ``previous`` (`ConnectionState`).
-connection_state_changed = _namespace.signal("connection-state-changed")
+connection_state_changed: NamedSignal = _namespace.signal("connection-state-changed")
 
 #: A flag has another value than before, for the client's baseline context.
 #: Sender: the flag's key. Arguments: ``client``, ``old`` and ``new`` (`EvaluationResult`,
 #: or ``None`` for a flag that did not exist or does not any more).
-flag_changed = _namespace.signal("flag-changed")
+flag_changed: NamedSignal = _namespace.signal("flag-changed")
 
 #: A flag was read, by ``evaluate``, by ``get``, or for the first time by a request: what
 #: exporters of traces and metrics listen to. Sent in the thread or task that reads, before
 #: the value is handed to it, so receivers should be quick; what a receiver reads itself is
 #: not told. Not sent for flags that a test has set.
 #: Sender: the client. Arguments: ``result`` (`EvaluationResult`, not to be changed).
-flag_evaluated = _namespace.signal("flag-evaluated")
+flag_evaluated: NamedSignal = _namespace.signal("flag-evaluated")
 
 #: The flags have been evaluated anew for the baseline context, because the service
 #: said that something changed, or because polling found a difference.
 #: Sender: the client. Arguments: ``changed`` (`frozenset` of flag keys; empty where
 #: only contexts with personal rules are concerned).
-flags_updated = _namespace.signal("flags-updated")
+flags_updated: NamedSignal = _namespace.signal("flags-updated")
 
 #: An attempt to evaluate failed, or a flag could not be served as asked.
 #: Sender: the client. Arguments: ``failure`` (`Failure`), ``status`` (``int`` or
 #: ``None``) and ``flag_key`` (``str``, or ``None`` for a batch).
-evaluation_failed = _namespace.signal("evaluation-failed")
+evaluation_failed: NamedSignal = _namespace.signal("evaluation-failed")
 
 #: Analytics events were lost; at most once per delivery.
 #: Sender: the client. Arguments: ``count`` (``int``) and ``cause`` (``str``:
 #: ``buffer_full``, ``refused``, or both).
-events_dropped = _namespace.signal("events-dropped")
+events_dropped: NamedSignal = _namespace.signal("events-dropped")
 
 
 def connect(signal: NamedSignal, receiver: Receiver, sender: Any = ANY) -> Receiver:

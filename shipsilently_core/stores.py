@@ -171,7 +171,7 @@ class FileStore:
     """
 
     #: Seconds that the first request waits for it, at most.
-    deadline = 1.0
+    deadline: float = 1.0
 
     def __init__(
         self,

@@ -102,7 +102,7 @@ class RedisStore:
         time_to_live: float = _WEEK,
         prefix: str = "shipsilently",
     ) -> None:
-        self.deadline = checked_seconds("store deadline", deadline)
+        self.deadline: float = checked_seconds("store deadline", deadline)
         self._time_to_live = round(
             checked_seconds("store time_to_live", time_to_live, least=1.0) * 1000
         )

@@ -179,7 +179,7 @@ class ScriptedService:
         self._streams: list[_ScriptedStream] = []
         self.requests: list[Request] = []
         self.events: list[dict[str, Any]] = []
-        self.tickets = 0
+        self.tickets: int = 0
 
     def set(self, flags: Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
         """Serve these flags from now on."""

@@ -41,7 +41,7 @@ def asked(test: str, given: nodes.Expr, *arguments: nodes.Expr) -> nodes.Expr:
 class BranchTag(Extension):
     """``{% flag … %}…{% elflag … %}…{% else %}…{% endflag %}``, whatever the tag asks for."""
 
-    tags = {"flag"}  # noqa: RUF012  # so it is declared in Jinja
+    tags: set[str] = {"flag"}  # noqa: RUF012  # so it is declared in Jinja
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
@@ -134,7 +134,7 @@ class Part:
     __slots__ = ("asked",)
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked: bool = False
 
 
 part: ContextVar[Part | None] = ContextVar("shipsilently_part", default=None)

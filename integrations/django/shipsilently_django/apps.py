@@ -28,7 +28,7 @@ class ShipSilentlyAppConfig(AppConfig):
 
     name = "shipsilently_django"
     label = "shipsilently"
-    verbose_name = "ShipSilently"
+    verbose_name: str = "ShipSilently"
 
     def ready(self) -> None:
         """Register checks. This runs in commands and in parent processes too."""

@@ -6,6 +6,7 @@ A context variable, so each thread and task sees its own, as do `sync_to_async`,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -19,8 +20,8 @@ __all__ = ["aflag_enabled", "flag_enabled"]
 _current: ContextVar[HttpRequest | None] = ContextVar("shipsilently_request", default=None)
 #: Handed back to `leave`: a plain value, since a token is bound to one context, and the end of a
 #: request may be in another than its start.
-get_request = _current.get
-set_request = _current.set
+get_request: Callable[[], HttpRequest | None] = _current.get
+set_request: Callable[[HttpRequest | None], object] = _current.set
 
 
 def flag_enabled(key: str, request: HttpRequest | None = None) -> bool:

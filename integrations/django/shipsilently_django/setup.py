@@ -14,7 +14,7 @@ from .options import Options, Problem, Reading, read_options
 
 __all__ = ["Setup", "get_client", "get_setup", "in_tests", "in_use", "reset_setup", "take_setup"]
 
-log = logging.getLogger("shipsilently")
+log: logging.Logger = logging.getLogger("shipsilently")
 
 
 class Setup(Struct, frozen=True):

@@ -132,7 +132,7 @@ class _FlagsUsing(FlagsDependency):
 
 
 #: The dependency, for ``Depends(flags)``.
-flags = FlagsDependency()
+flags: FlagsDependency = FlagsDependency()
 make_dependency(flags)
 
 #: The flags as a parameter: ``async def home(flags: FlagsDep): ...``

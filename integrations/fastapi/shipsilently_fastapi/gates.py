@@ -52,9 +52,9 @@ class Gate:
         self.keys = keys
         self.value = value
         self.status = status
-        self.detail = _phrase(status) if detail is None else detail
+        self.detail: str = _phrase(status) if detail is None else detail
         # FastAPI reads from the signature what to call first.
-        self.__signature__ = inspect.Signature(
+        self.__signature__: inspect.Signature = inspect.Signature(
             [
                 inspect.Parameter(
                     "connection", inspect.Parameter.KEYWORD_ONLY, annotation=HTTPConnection

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["current_flags", "get_flags"]
 
-log = logging.getLogger("shipsilently")
+log: logging.Logger = logging.getLogger("shipsilently")
 
 #: The flags of the request that this code runs for.
 current: ContextVar[RequestFlags | None] = ContextVar("shipsilently_flags", default=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jinja2 import pass_context
@@ -94,5 +95,5 @@ class FlagTag(CoreFlagTag):
     ``{% flag "x" == "blue" %}`` asks for a value, and ``{% elflag %}`` for another flag.
     """
 
-    is_on = staticmethod(_is_on)
-    hold = staticmethod(_hold)
+    is_on: Callable[[Any, str], bool] = staticmethod(_is_on)
+    hold: Callable[[Any, list[Any], Any], bool] = staticmethod(_hold)

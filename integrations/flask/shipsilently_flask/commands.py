@@ -23,7 +23,7 @@ __all__ = ["commands", "everywhere"]
 _HELP = "Ask for feature flags, as this app's client sees them."
 
 #: `ShipSilently` puts it into the app.
-commands = AppGroup("shipsilently", help=_HELP)
+commands: AppGroup = AppGroup("shipsilently", help=_HELP)
 commands.add_command(doctor)
 
 
@@ -53,7 +53,7 @@ def _in_app(ctx: click.Context) -> click.Group | None:
     return found if isinstance(found, click.Group) else None
 
 
-everywhere = _Everywhere("shipsilently", help=_HELP)
+everywhere: AppGroup = _Everywhere("shipsilently", help=_HELP)
 
 _user = click.option("--user", metavar="ID", help="The userId to ask for.")
 

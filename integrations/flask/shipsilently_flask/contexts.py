@@ -23,5 +23,5 @@ def asked_directly(variable: str, proxy: Any) -> Callable[[], Any]:
 
 
 #: Both raise `LookupError` or `RuntimeError` where there is none.
-request_context = asked_directly("_cv_request", request_ctx)
-app_context = asked_directly("_cv_app", app_ctx)
+request_context: Callable[[], Any] = asked_directly("_cv_request", request_ctx)
+app_context: Callable[[], Any] = asked_directly("_cv_app", app_ctx)

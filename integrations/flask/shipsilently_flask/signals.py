@@ -23,20 +23,20 @@ from .state import NAME, state_of
 __all__ = ["atell", "flag_evaluated", "gate_refused", "tell"]
 
 _namespace = Namespace()
-log = logging.getLogger("shipsilently")
+log: logging.Logger = logging.getLogger("shipsilently")
 
 #: A flag was read in a request to the app, or in its app context: by `flags` for the first
 #: time there, or by the app's client. Sent before the value is handed over, in the thread
 #: that reads. Receivers are plain functions; one that raises is logged and spoils no read.
 #: Not sent for flags that a test has set. Sender: the app.
 #: Argument: ``result`` (`EvaluationResult`, not to be changed).
-flag_evaluated = _namespace.signal("flag-evaluated")
+flag_evaluated: NamedSignal = _namespace.signal("flag-evaluated")
 
 #: A gate turned a request away. Sent before the answer is made. Receivers are plain or
 #: coroutine functions; one that raises is logged and changes no answer. Sender: the app.
 #: Argument: ``flag_key`` (``str``), the first flag that was not as the gate wants it,
 #: with its ``!`` if the gate has one there.
-gate_refused = _namespace.signal("gate-refused")
+gate_refused: NamedSignal = _namespace.signal("gate-refused")
 
 _lock = threading.Lock()
 

@@ -5,6 +5,7 @@ Nothing is decided while a template is compiled; see `shipsilently_core.contrib.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from flask import current_app
@@ -103,8 +104,8 @@ class FlagExtension(FlagTag):
     must be off. ``{% flag "x" == "blue" %}`` asks for a value.
     """
 
-    is_on = staticmethod(_is_on)
-    hold = staticmethod(_hold)
+    is_on: Callable[[Any, str], bool] = staticmethod(_is_on)
+    hold: Callable[[Any, list[Any], Any], bool] = staticmethod(_hold)
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)

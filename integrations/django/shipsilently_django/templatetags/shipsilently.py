@@ -19,7 +19,7 @@ from shipsilently_django.rendering import browser_values, flags_in, plain_value
 
 __all__ = ["register"]
 
-register = template.Library()
+register: template.Library = template.Library()
 
 _FORMS = '{%% %s "x" %%}, {%% %s "x" == "blue" %%} or {%% %s "x" != "blue" %%}'
 
