@@ -1,7 +1,9 @@
 """What type checkers see of the core's verbs. Never run: mypy reads it like any other file."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, assert_type
 
+import shipsilently_core
 from shipsilently_core import (
     Config,
     ConnectionState,
@@ -13,7 +15,13 @@ from shipsilently_core import (
     FlagSet,
     FlagValue,
     ShipSilentlyClient,
+    signals,
 )
+from shipsilently_core.stores import FileStore, MemoryStore, SharedStore, SnapshotStore
+from shipsilently_core.stores_redis import RedisStore
+from shipsilently_core.testing import ManualClock, ScriptedService, override_flags
+
+client_of_module = ShipSilentlyClient()
 
 
 def on_error(report: FailureReport) -> None:
@@ -25,7 +33,13 @@ def settings(key: str) -> ShipSilentlyClient:
     assert_type(Config(api_key=key).timeout, float)
     assert_type(Config.from_env(), Config)
     assert_type(Config.from_mapping({"API_KEY": key}), Config)
-    ShipSilentlyClient(api_key=key, timeout=1, on_error=on_error)
+    assert_type(Config.from_env(polling_interval=10), Config)
+    ShipSilentlyClient(api_key=key, timeout=1, on_error=on_error, retry={"base_delay": 2})
+    ShipSilentlyClient(api_key=None, store=FileStore(), max_stale_per_flag={"flash-sale": 3600})
+    ShipSilentlyClient(transport=ScriptedService({"x": True}), clock=ManualClock())
+    ShipSilentlyClient(timout=1)  # type: ignore[call-arg]  # no such setting
+    ShipSilentlyClient(timeout="1")  # type: ignore[arg-type]  # seconds
+    Config.from_env(timout=1)  # type: ignore[call-arg]  # no such setting
     return ShipSilentlyClient(Config(api_key=key, on_error=on_error))
 
 
@@ -39,6 +53,10 @@ def plain(client: ShipSilentlyClient, who: dict[str, str]) -> None:
     assert_type(client.evaluate("a", who), FlagValue)
     assert_type(client.evaluate("a"), FlagValue)
     assert_type(client.evaluate("a", None, None), FlagValue)
+    assert_type(client.evaluate("a", default=False), bool)
+    assert_type(client.evaluate("a", who, default="x"), str)
+    assert_type(client.evaluate("a", default=1), float)
+    assert_type(client.evaluate("a", default={"n": 1}), dict[str, Any])
     assert_type(client.evaluate("a", Context(user_id="u1"), False), bool)
     assert_type(client.evaluate_detail("a", who, False), EvaluationResult)
     assert_type(client.evaluate_all(who), dict[str, EvaluationResult])
@@ -61,6 +79,7 @@ async def awaited(client: ShipSilentlyClient, who: Context) -> None:
     assert_type(await client.aevaluate("a", who, 0), float)
     assert_type(await client.aevaluate("a", who, {"n": 1}), dict[str, Any])
     assert_type(await client.aevaluate("a", who), FlagValue)
+    assert_type(await client.aevaluate("a", default=False), bool)
     assert_type(await client.aevaluate_detail("a", who), EvaluationResult)
     assert_type(await client.aevaluate_all(who), dict[str, EvaluationResult])
     await client.aclose(timeout=1.0)
@@ -132,3 +151,86 @@ def wrong(client: ShipSilentlyClient, flags: Flags) -> None:
     flags.is_enabled("a", False)  # type: ignore[call-arg]
     client.evaluate_all("u1")  # type: ignore[arg-type]
     Config(api_key=5)  # type: ignore[arg-type]
+
+
+@client_of_module.flushed(timeout=0.5)
+def handler(event: dict[str, str]) -> int:
+    """What is decorated keeps its signature."""
+    return len(event)
+
+
+@override_flags({"x": True}, banner="blue")
+async def check(number: int) -> str:
+    """A test that is a coroutine function."""
+    return f"{number}"
+
+
+@override_flags(banner="blue")
+class Checks:
+    """Tests."""
+
+    number: int = 1
+
+
+async def kept(client: ShipSilentlyClient) -> None:
+    """Decorators and blocks."""
+    assert_type(handler({}), int)
+    handler(5)  # type: ignore[arg-type]
+    assert_type(await check(1), str)
+    await check("1")  # type: ignore[arg-type]
+    assert_type(Checks().number, int)
+    with client.flushed() as plain, override_flags({"x": True}) as values:
+        assert_type(plain, ShipSilentlyClient)
+        assert_type(values, Mapping[str, Any])
+    async with client.flushed() as awaited, override_flags(x=True):
+        assert_type(awaited, ShipSilentlyClient)
+
+
+@signals.flag_changed.connect_via("checkout-v2")
+def on_checkout(flag_key: str, *, old: EvaluationResult | None, **_: object) -> str:
+    """A receiver keeps its signature."""
+    return flag_key
+
+
+async def on_update(client: ShipSilentlyClient, *, changed: frozenset[str], **_: object) -> None:
+    """A receiver that is a coroutine function."""
+
+
+def told(client: ShipSilentlyClient) -> None:
+    """Receivers and subscriptions."""
+    assert_type(on_checkout("checkout-v2", old=None), str)
+    signals.connect(signals.flags_updated, on_update, client)
+    signals.disconnect(signals.flags_updated, on_update, client)
+    followed: list[dict[str, EvaluationResult]] = []
+    with client.stream({"userId": "u1"}, followed.append) as subscription:
+        subscription.close()
+
+
+def words(client: ShipSilentlyClient) -> bool:
+    """Words of the protocol may be compared as such."""
+    result = client.evaluate_detail("a")
+    return (
+        result.reason == "rule_match"
+        and result.source == "server"
+        and result.error == "timeout"
+        and client.connection_state == "polling"
+        and client.status().gate == "server"
+    )
+
+
+class Bucket:
+    """A store of somebody's own."""
+
+    def load(self, name: str) -> bytes | None:
+        """See `SnapshotStore`."""
+        return None
+
+    def save(self, name: str, data: bytes) -> None:
+        """See `SnapshotStore`."""
+
+
+snapshots: list[SnapshotStore] = [Bucket(), FileStore("flags.snapshot", max_contexts=10)]
+shared: list[SharedStore] = [MemoryStore(), RedisStore("redis://127.0.0.1", deadline=0.02)]
+
+
+_ = shipsilently_core.no_such_name  # type: ignore[attr-defined]  # though some are imported late

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Literal, assert_type
 
+import shipsilently_fastapi
 from fastapi import APIRouter, Depends, FastAPI, Request, WebSocket
 from shipsilently_fastapi import (
     FlagKey,
@@ -20,10 +21,12 @@ from shipsilently_fastapi import (
     get_flags,
     requires_flag,
 )
+from shipsilently_fastapi.testing import fixed_flags
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 
 from shipsilently_core import Config, EvaluationResult, Flags, FlagValue, ShipSilentlyClient
+from shipsilently_core import FlagSet as CoreFlagSet
 
 
 class Checkout(FlagSet):
@@ -32,6 +35,12 @@ class Checkout(FlagSet):
     checkout_v2: bool = False
     banner: Literal["blue", "green"] = "blue"
     limit: Annotated[int, FlagKey("limits/basket")] = 3
+
+
+class CoreCheckout(CoreFlagSet):
+    """Typed flags that no framework owns."""
+
+    checkout_v2: bool = False
 
 
 def context(connection: HTTPConnection) -> Mapping[str, Any]:
@@ -59,6 +68,8 @@ ShipSilently(api_key="k", timeout=1.0, context=async_context)
 ShipSilently(context=context_of_request)
 ShipSilently(client=ShipSilentlyClient(api_key="k"))
 ShipSilently(client=lambda: ShipSilentlyClient(api_key="k"))
+ShipSilently(timeout=0.5, defaults={"banner": "Hello"}, retry={"base_delay": 2})
+ShipSilently(timout=0.5)  # type: ignore[call-arg]  # no such setting
 assert_type(shipsilently.client, ShipSilentlyClient)
 assert_type(shipsilently.lifespan, Lifespan)
 assert_type(shipsilently.lifespan(inner=None), Lifespan)
@@ -69,6 +80,8 @@ FastAPI(lifespan=shipsilently.lifespan(inner=shipsilently.lifespan))
 APIRouter(lifespan=shipsilently.lifespan)
 Starlette(lifespan=shipsilently.lifespan)
 app.add_middleware(FlagsMiddleware, shipsilently=shipsilently, server_timing=True)
+app.dependency_overrides[flags] = lambda: fixed_flags({"new-checkout": True})
+app.dependency_overrides[requires_flag("beta")] = lambda: None
 shipsilently.install(app)
 
 user_flags = flags.using(current_context)
@@ -88,6 +101,8 @@ async def home(
     assert_type(flags.get("x", False), bool)
     assert_type(flags.get("x", "a"), str)
     assert_type(flags.get("x", 1.5), float)
+    assert_type(flags.get("x", 1), float)
+    assert_type(await flags, RequestFlags)
     assert_type(flags.get("x", {}), dict[str, Any])
     assert_type(flags.get("x"), FlagValue)
     assert_type(flags.is_enabled("x"), bool)
@@ -115,7 +130,11 @@ async def socket(socket: WebSocket, flags: FlagsDep) -> None:
 
 assert_type(Checkout.using(user_flags), Callable[..., Awaitable[Checkout]])
 assert_type(user_flags.as_(Checkout), Callable[..., Awaitable[Checkout]])
+assert_type(user_flags.as_(CoreCheckout), Callable[..., Awaitable[CoreCheckout]])
 assert_type(Checkout(checkout_v2=True, banner="green"), Checkout)
 Checkout(banner="red")  # type: ignore[arg-type]  # not one of the two
 Checkout(colour="blue")  # type: ignore[call-arg]  # no such flag
 Checkout().limit = 4  # type: ignore[misc]  # frozen
+
+
+_ = shipsilently_fastapi.no_such_name  # type: ignore[attr-defined]  # though some are imported late
