@@ -43,7 +43,7 @@ def serve(flags_file: Path, port: int, key: str, heartbeat: float) -> None:
     with _until_told_to_stop():
         try:
             service = LocalService(
-                flags_file, key, port, heartbeat=heartbeat, max_recorded=0, report=click.echo
+                flags_file, key, port, heartbeat=heartbeat, max_recorded=0, report=_say
             ).start()
         except PortInUseError as error:
             _fail(f"{error}: choose another with --port, or --port 0 for any free one")
@@ -61,7 +61,7 @@ def serve(flags_file: Path, port: int, key: str, heartbeat: float) -> None:
 
 def _greet(service: LocalService, flags_file: Path) -> None:
     count = len(service.state()["flags"])
-    click.echo(
+    _say(
         f"ShipSilently is running on this machine: {count} flag{'' if count == 1 else 's'} "
         f"from {flags_file}\n"
         f"  url  {service.url}\n"
@@ -93,10 +93,19 @@ def _until_told_to_stop() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("Stopped.")
+        _say("Stopped.")
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say(text: str) -> None:
+    """Print it. Where whoever read the output has gone, the service goes on in silence."""
+    try:
+        click.echo(text)
+    except OSError:
+        # Nothing more may be written, at exit neither.
+        sys.stdout = None
 
 
 def _fail(problem: str) -> Never:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -18,6 +19,8 @@ __all__ = ["FileSource", "FlagsSource", "MappingSource", "plain_flags"]
 #: Seconds after which a wrong file is read once more before anybody is told: an
 #: editor may be in the middle of saving.
 SETTLE = 0.05
+
+_logger = logging.getLogger("shipsilently.local")
 
 
 class FlagsSource(Protocol):
@@ -59,7 +62,8 @@ class FileSource:
     """Flags in a file. The first read must succeed; later the last good one stays.
 
     ``report`` is told, in one line each, when the file was reloaded and when it is
-    right again, ``complain`` when it has become wrong. ``pause`` waits so many seconds.
+    right again, ``complain`` when it has become wrong. What they raise is logged.
+    ``pause`` waits so many seconds.
     """
 
     def __init__(
@@ -88,7 +92,7 @@ class FileSource:
         except FlagsFileError as error:
             if self._problem != str(error):
                 self._problem = str(error)
-                self._complain(f"{error}. Still serving the last good flags.")
+                _tell(self._complain, f"{error}. Still serving the last good flags.")
             return False
 
     def edit(self, change: Callable[[dict[str, Any]], object]) -> None:
@@ -113,5 +117,13 @@ class FileSource:
         if changed or recovered:
             again = " is right again:" if recovered else ": reloaded,"
             plural = "" if len(flags) == 1 else "s"
-            self._report(f"{self.path}{again} {len(flags)} flag{plural}.")
+            _tell(self._report, f"{self.path}{again} {len(flags)} flag{plural}.")
         return changed
+
+
+def _tell(whom: Callable[[str], None], line: str) -> None:
+    """Whoever is told cannot keep the flags from being followed."""
+    try:
+        whom(line)
+    except Exception:
+        _logger.exception("could not report: %s", line)

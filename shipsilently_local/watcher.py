@@ -67,26 +67,26 @@ class Watcher:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            directories = watched_directories(self._path)
-            changes = watch(
-                *directories,
-                watch_filter=None,
-                debounce=DEBOUNCE,
-                step=STEP,
-                rust_timeout=LOOK_AGAIN,
-                yield_on_timeout=True,
-                stop_event=self._stop,
-                recursive=False,
-                raise_interrupt=False,
-                ignore_permission_denied=True,
-            )
             try:
+                directories = watched_directories(self._path)
+                changes = watch(
+                    *directories,
+                    watch_filter=None,
+                    debounce=DEBOUNCE,
+                    step=STEP,
+                    rust_timeout=LOOK_AGAIN,
+                    yield_on_timeout=True,
+                    stop_event=self._stop,
+                    recursive=False,
+                    raise_interrupt=False,
+                    ignore_permission_denied=True,
+                )
                 with contextlib.closing(changes):
                     for _ in changes:
                         self._look()
                         if watched_directories(self._path) != directories:
                             break
             except (OSError, RuntimeError):
-                # The directory went away, or the system has no watches left.
+                # A directory or a link went away, or the system has no watches left.
                 self._stop.wait(LOOK_AGAIN / 1000)
                 self._look()

@@ -125,6 +125,28 @@ def test_each_reload_is_one_line(path: Path) -> None:
         assert command.read_until("flags.toml") == f"{path} is right again: 1 flag."
 
 
+def test_it_goes_on_when_nobody_reads_any_more(path: Path) -> None:
+    """Behind a pipe whose reader has gone, as `head` goes, saves are followed as before."""
+    with serving(str(path), "--port", "0") as command:
+        url = command.read_until("  url").split()[1]
+        assert command.process.stdout
+        command.process.stdout.close()
+        with (
+            httpx.Client(base_url=url, headers={"X-API-Key": "sk_local"}) as client,
+            listening(client) as listener,
+        ):
+            for value in (3, 4):
+                path.write_text(f"[flags.a]\ndefault = {value}\n")
+                assert listener.next()[0] == "flags.updated"
+                answer = client.post("/v1/evaluate", json={"flagKey": "a", "context": {}})
+                assert answer.json()["value"] == value
+            command.process.send_signal(signal.SIGTERM)
+            assert command.process.wait(10) == 0
+            assert command.process.stderr
+            assert command.process.stderr.read() == ""
+            listener.rest()
+
+
 def test_a_taken_port_is_told(path: Path) -> None:
     """A port in use ends it with status 2 and a way out."""
     with serving(str(path), "--port", "0") as first:

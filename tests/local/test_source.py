@@ -125,3 +125,25 @@ def test_a_wrong_edit_leaves_the_file_alone(path: Path) -> None:
         source.edit(lambda flags: flags.update(a={"default": [1]}))
     assert path.read_text() == ONE
     assert source.flags["a"].default == 1
+
+
+def test_who_is_told_cannot_keep_a_change_back(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where telling raises, the flags are followed all the same, and the log has the line."""
+
+    def gone(line: str) -> None:
+        raise BrokenPipeError
+
+    source = FileSource(path, gone, gone)
+    path.write_text(TWO)
+    assert source.refresh()
+    assert source.flags["a"].default == 2
+    path.write_text("")
+    assert not source.refresh()
+    path.write_text(ONE)
+    assert source.refresh()
+    first, second, third = [record.getMessage() for record in caplog.records]
+    assert first == f"could not report: {path}: reloaded, 2 flags."
+    assert second.startswith(f"could not report: {path}: the file is empty")
+    assert third == f"could not report: {path} is right again: 1 flag."

@@ -164,3 +164,24 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
 def test_of_a_missing_directory_the_nearest_is_watched(tmp_path: Path) -> None:
     """While a directory does not exist, the one above it is watched."""
     assert watched_directories(tmp_path / "x" / "y" / "flags.toml") == {tmp_path}
+
+
+def test_a_link_that_goes_while_it_is_followed_is_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the way to the file changes while it is looked at, it is looked at once more."""
+    path = tmp_path / "flags.toml"
+    path.write_text("1")
+    failed: list[Path] = []
+
+    def directories(path: Path) -> set[Path]:
+        if not failed:
+            failed.append(path)
+            raise FileNotFoundError(path)
+        return watched_directories(path)
+
+    monkeypatch.setattr(watcher, "watched_directories", directories)
+    with watching(path) as reader:
+        path.write_text("2")
+        assert reader.sees("2")
+    assert failed == [path]
