@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -15,7 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .app import create_app
-from .errors import PortInUseError
+from .errors import LocalServiceError, PortInUseError
 from .state import ServiceState
 
 __all__ = ["HOST", "Runner", "listen"]
@@ -36,7 +37,7 @@ _T = TypeVar("_T")
 def listen(port: int) -> socket.socket:
     """A socket bound to ``port`` of 127.0.0.1; 0 picks a free one.
 
-    Raises `PortInUseError`.
+    Raises `PortInUseError`, and `LocalServiceError` where the system refuses otherwise.
     """
     # Named as TCP, for only then does asyncio switch Nagle's algorithm off: with it,
     # the body of each answer would come 40 ms after its head.
@@ -48,9 +49,12 @@ def listen(port: int) -> socket.socket:
         sock.bind((HOST, port))
         # SO_REUSEADDR lets two sockets be bound, but only one listen.
         sock.listen(128)
-    except OSError:
+    except (OSError, OverflowError) as error:
         sock.close()
-        raise PortInUseError(port) from None
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            raise PortInUseError(port) from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LocalServiceError(f"cannot listen on port {port} of {HOST}: {reason}") from None
     return sock
 
 

@@ -36,7 +36,8 @@ class LocalService:
 
     Use it as a context manager, or with `start` and `stop`. All methods may be
     called from any thread; those that change something return when it is in force.
-    Raises `FlagsFileError` when the flags are not right, `PortInUseError` at start.
+    Raises `FlagsFileError` when the flags are not right; at start `PortInUseError`, and
+    `LocalServiceError` where the port may not be used.
     """
 
     def __init__(

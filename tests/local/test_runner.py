@@ -1,5 +1,6 @@
 """One run of the service: a thread, a socket, and an end."""
 
+import errno
 import socket
 import threading
 import time
@@ -7,7 +8,7 @@ import time
 import httpx
 import pytest
 
-from shipsilently_local import LocalService, PortInUseError
+from shipsilently_local import LocalService, LocalServiceError, PortInUseError
 from shipsilently_local.runner import Runner, listen
 from shipsilently_local.state import ServiceState
 
@@ -30,6 +31,22 @@ def test_a_taken_port_is_told() -> None:
         port = sock.getsockname()[1]
         with pytest.raises(PortInUseError, match=f"port {port} of 127.0.0.1 is already in use"):
             listen(port)
+
+
+def test_a_port_that_may_not_be_used_is_not_called_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another refusal than that somebody listens is told as what it is."""
+
+    def refuse(sock: socket.socket, address: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket.socket, "bind", refuse)
+        with pytest.raises(LocalServiceError) as raised:
+            listen(80)
+    assert str(raised.value) == "cannot listen on port 80 of 127.0.0.1: Permission denied"
+    assert not isinstance(raised.value, PortInUseError)
+    with pytest.raises(LocalServiceError, match="cannot listen on port 65536"):
+        listen(65536)
 
 
 def test_a_port_can_be_taken_again_at_once() -> None:
