@@ -6,6 +6,7 @@ client is replaced.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -32,9 +33,10 @@ T = TypeVar("T", bound=Callable[..., Any])
 class override_flags:  # used like a function, as its peers in other packages are
     """Set flags for the length of a test, in every thread and task, and without the network.
 
-    A context manager, a decorator for plain and async functions, and a class
-    decorator, for `unittest.TestCase` (the fixtures of a test see the values too)
-    and for classes of pytest (their ``test*`` methods)::
+    A context manager, a decorator for plain and async functions and for fixtures that
+    ``yield`` (until they end), and a class decorator, for `unittest.TestCase` (the
+    fixtures of a test see the values too) and for classes of pytest (their ``test*``
+    methods, also inherited ones). What a class sets wins over what its bases do::
 
         @override_flags({"checkout-v2": True})
         def test_new_checkout(client): ...
@@ -80,46 +82,96 @@ class override_flags:  # used like a function, as its peers in other packages ar
         self.__exit__(kind, error, trace)
 
     def __call__(self, test: T) -> T:
-        """Decorate a function or a class."""
+        """Decorate a function, a generator function, such as a fixture is, or a class."""
         if isinstance(test, type):
             self._decorate_class(test)
             return cast("T", test)
-        return cast("T", self._decorate_function(test))
-
-    def _decorate_function(self, test: Callable[..., Any]) -> Callable[..., Any]:
-        if inspect.iscoroutinefunction(test):
-
-            @functools.wraps(test)
-            async def with_flags_async(*args: Any, **kwargs: Any) -> Any:
-                with override_flags(self._flags):
-                    return await test(*args, **kwargs)
-
-            return with_flags_async
-
-        @functools.wraps(test)
-        def with_flags(*args: Any, **kwargs: Any) -> Any:
-            with override_flags(self._flags):
-                return test(*args, **kwargs)
-
-        return with_flags
+        return cast("T", _with_flags(test, lambda *_: self._flags))
 
     def _decorate_class(self, test: type[Any]) -> None:
+        # Of two decorators of one class the one that is nearer to it wins.
+        setattr(test, _SET_HERE, {**self._flags, **vars(test).get(_SET_HERE, {})})
         # Whoever has made such a class has imported this; for all others that would take too long.
         unittest = sys.modules.get("unittest")
         cases: type[TestCase] | None = getattr(unittest, "TestCase", None)
         if cases is None or not issubclass(test, cases):
-            for name, method in list(vars(test).items()):
-                if name.startswith("test") and inspect.isfunction(method):
-                    setattr(test, name, self._decorate_function(method))
+            for name in dir(test):
+                if name.startswith("test"):
+                    _decorate_method(test, name)
             return
-        flags, set_up = self._flags, test.setUp
+        set_up = test.setUp
 
         @functools.wraps(set_up)
         def with_flags(case: TestCase) -> None:
-            case.enterContext(override_flags(flags))
+            case.enterContext(override_flags(_set_on(type(case))))
             set_up(case)
 
         test.setUp = with_flags  # type: ignore[assignment,method-assign]  # what a class decorator is for
+
+
+#: Where a decorated class keeps what its own decorators set.
+_SET_HERE = "_shipsilently_flags"
+
+
+def _set_on(test: type[Any]) -> dict[str, Any]:
+    """What decorators set on a class and on those that it is derived from; the nearest wins."""
+    flags: dict[str, Any] = {}
+    for each in reversed(test.__mro__):
+        flags.update(vars(each).get(_SET_HERE, {}))
+    return flags
+
+
+def _decorate_method(test: type[Any], name: str) -> None:
+    """Decorate a test of a class, which it may have inherited."""
+    method = inspect.getattr_static(test, name)
+    if inspect.isfunction(method):
+        setattr(test, name, _with_flags(method, lambda case, *_: _set_on(type(case))))
+    elif isinstance(method, classmethod):
+        of_class = _with_flags(method.__func__, lambda own, *_: _set_on(own))
+        setattr(test, name, classmethod(of_class))
+    elif isinstance(method, staticmethod):
+        setattr(test, name, staticmethod(_with_flags(method.__func__, lambda *_: _set_on(test))))
+
+
+def _with_flags(
+    test: Callable[..., Any], flags_of: Callable[..., Mapping[str, Any]]
+) -> Callable[..., Any]:
+    """The function with flags set while it runs; they are found from its arguments."""
+    if inspect.iscoroutinefunction(test):
+
+        @functools.wraps(test)
+        async def with_flags_async(*args: Any, **kwargs: Any) -> Any:
+            with override_flags(flags_of(*args)):
+                return await test(*args, **kwargs)
+
+        return with_flags_async
+
+    if inspect.isgeneratorfunction(test):
+
+        @functools.wraps(test)
+        def with_flags_to_the_end(*args: Any, **kwargs: Any) -> Any:
+            with override_flags(flags_of(*args)):
+                return (yield from test(*args, **kwargs))
+
+        return with_flags_to_the_end
+
+    if inspect.isasyncgenfunction(test):
+
+        @functools.wraps(test)
+        async def with_flags_to_the_end_async(*args: Any, **kwargs: Any) -> Any:
+            with override_flags(flags_of(*args)):
+                async with contextlib.aclosing(test(*args, **kwargs)) as made:
+                    async for each in made:
+                        yield each
+
+        return with_flags_to_the_end_async
+
+    @functools.wraps(test)
+    def with_flags(*args: Any, **kwargs: Any) -> Any:
+        with override_flags(flags_of(*args)):
+            return test(*args, **kwargs)
+
+    return with_flags
 
 
 class ManualClock:

@@ -7,9 +7,9 @@ import subprocess
 import sys
 import threading
 import unittest
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -151,17 +151,79 @@ class TestDecorated:
         """So has each coroutine test."""
         assert overrides.values == {"a": 1}
 
+    @staticmethod
+    def test_static_method() -> None:
+        """So has one that is a plain function of the class."""
+        assert overrides.values == {"a": 1}
+
+    @classmethod
+    def test_class_method(cls) -> None:
+        """And one that is the class's own."""
+        assert overrides.values == {"a": 1}
+
+
+class Checks:
+    """Tests that are there to be inherited; each class says with which flags."""
+
+    expected: ClassVar[dict[str, int]] = {}
+
+    def test_inherited(self) -> None:
+        """An inherited test has the values of the class that it runs in."""
+        assert overrides.values == self.expected
+
+
+@override_flags(a=1, b=1)
+class TestInherited(Checks):
+    """A class whose tests are those of its base."""
+
+    expected: ClassVar = {"a": 1, "b": 1}
+
+
+@override_flags(a=2)
+class TestInheritedAgain(TestInherited):
+    """A class that sets anew what its base has set."""
+
+    expected: ClassVar = {"a": 2, "b": 1}
+
+
+@override_flags(a=4, b=4)
+@override_flags(a=3)
+class TestDecoratedTwice(Checks):
+    """A class with two decorators, of which the nearer wins."""
+
+    expected: ClassVar = {"a": 3, "b": 4}
+
+
+class TestNotDecorated(Checks):
+    """A class beside the decorated ones has nothing of theirs."""
+
 
 @override_flags(a=1)
 class TestDecoratedCase(unittest.TestCase):
     """A class of unittest."""
 
+    expected: ClassVar[dict[str, int]] = {"a": 1}
+
     def setUp(self) -> None:
-        assert overrides.values == {"a": 1}
+        assert overrides.values == self.expected
 
     def test_method(self) -> None:
         """Set-up and test of a decorated case have the values."""
-        assert overrides.values == {"a": 1}
+        assert overrides.values == self.expected
+
+
+@override_flags(a=2)
+class TestDecoratedCaseAgain(TestDecoratedCase):
+    """A case that sets anew what its base has set."""
+
+    expected: ClassVar = {"a": 2}
+
+
+@override_flags(b=2)
+class TestDecoratedCaseThatAdds(TestDecoratedCase):
+    """A case that adds to what its base has set, in whose set-up it begins."""
+
+    expected: ClassVar = {"a": 1, "b": 2}
 
 
 def test_a_class_is_decorated_without_unittest() -> None:
@@ -178,6 +240,69 @@ def test_a_class_is_decorated_without_unittest() -> None:
         "assert 'unittest' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=30)
+
+
+@pytest.fixture
+@override_flags(a=1)
+def decorated() -> Iterator[str]:
+    """A fixture that reads flags before the test and after it."""
+    assert overrides.values == {"a": 1}
+    yield "made"
+    assert overrides.values == {"a": 1}
+
+
+@pytest.fixture
+@override_flags(a=1)
+async def decorated_async() -> AsyncIterator[str]:
+    """The same as a coroutine."""
+    assert overrides.values == {"a": 1}
+    yield "made"
+    assert overrides.values == {"a": 1}
+
+
+def test_a_fixture_is_decorated(decorated: str) -> None:
+    """Where a fixture yields, its values are there until it ends, for the test as well."""
+    assert (decorated, overrides.values) == ("made", {"a": 1})
+
+
+async def test_an_async_fixture_is_decorated(decorated_async: str) -> None:
+    """The same with an async fixture."""
+    assert (decorated_async, overrides.values) == ("made", {"a": 1})
+
+
+def test_a_decorated_generator_is_one() -> None:
+    """What is sent and thrown into it arrives, what it returns comes out, and flags go with it."""
+
+    @override_flags(a=1)
+    def generator(first: int) -> Generator[int, int, str]:
+        with suppress(KeyError):
+            yield first + (yield first)
+        return "done"
+
+    made = generator(1)
+    assert not overrides.values
+    assert (next(made), made.send(2), overrides.values) == (1, 3, {"a": 1})
+    with pytest.raises(StopIteration, match="done"):
+        made.throw(KeyError)
+    assert not overrides.values
+
+
+async def test_a_decorated_async_generator_is_closed_with_its_values() -> None:
+    """One that is left early cleans up while its flags are still set."""
+    seen: list[object] = []
+
+    @override_flags(a=1)
+    async def generator() -> AsyncGenerator[int]:
+        try:
+            yield 1
+        finally:
+            seen.append(overrides.values)
+
+    made = generator()
+    assert await anext(made) == 1
+    await made.aclose()
+    assert seen == [{"a": 1}]
+    assert not overrides.values
 
 
 def test_a_decorated_function_keeps_its_result() -> None:
