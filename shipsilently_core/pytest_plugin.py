@@ -168,6 +168,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make one test of each combination."""
     values: dict[str, Sequence[Any]] = {}
     for mark in metafunc.definition.iter_markers("flags_matrix"):
+        # A set has another order in each process, and those of a run must make the same tests.
+        if not all(isinstance(key, str) for key in mark.args) or not all(
+            isinstance(given, Sequence) and not isinstance(given, str)
+            for given in mark.kwargs.values()
+        ):
+            pytest.fail(
+                f"{metafunc.definition.nodeid}: the mark flags_matrix takes the keys of switches, "
+                "and lists of values for other flags: "
+                '@pytest.mark.flags_matrix("new-checkout", banner=["blue", "green"])',
+                pytrace=False,
+            )
         values = dict.fromkeys(mark.args, (True, False)) | dict(mark.kwargs) | values
     if not values:
         return

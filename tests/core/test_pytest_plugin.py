@@ -205,6 +205,17 @@ def test_matrix(): pass
     result.stdout.fnmatch_lines(f"*flags_matrix makes {count}*")
 
 
+@pytest.mark.parametrize("mark", ['x="blue"', "x=True", 'x={"blue", "green"}', '{"x": [1]}', "5"])
+def test_a_wrong_matrix_is_an_error(run: Run, mark: str) -> None:
+    """A text is no list of its letters, and what is no key is told with an example."""
+    result = run(f"""
+@pytest.mark.flags_matrix({mark})
+def test_matrix(): pass
+""")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines("*test_matrix: the mark flags_matrix takes the keys of switches*")
+
+
 def test_a_matrix_of_a_unittest_case_is_refused(run: Run) -> None:
     """Where pytest makes no combinations, the mark says so instead of testing just one."""
     result = run("""
