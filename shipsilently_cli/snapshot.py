@@ -21,7 +21,11 @@ _PATH = click.Path(path_type=Path)
 @context_option
 @app_option
 @click.option(
-    "-o", "--output", type=_PATH, metavar="FILE", help="Write there, whole or not at all."
+    "-o",
+    "--output",
+    type=_PATH,
+    metavar="FILE",
+    help="Write there, whole or not at all; - is standard output.",
 )
 @click.option(
     "--check", "checked", type=_PATH, metavar="FILE", help="Only say whether FILE can be shipped."
@@ -57,10 +61,16 @@ def snapshot(
 def put(taken: Taken, output: Path | None) -> None:
     """Print it, or write it into a file; what there is to say of it goes to standard error.
 
+    Args:
+        taken: The results.
+        output: The file; none, or one that is called ``-``, is standard output.
+
     Raises:
         click.ClickException: It cannot be written.
     """
     where = ""
+    if output == Path("-"):
+        output = None
     if output is None:
         # In UTF-8 wherever standard output goes.
         click.echo(taken.document.encode(), nl=False)

@@ -41,6 +41,14 @@ def flags_of(text: str) -> Any:
     return document["flags"]
 
 
+def test_a_dash_is_standard_output(service: LocalService, tmp_path: Path) -> None:
+    """As for other commands, no file of that name is made."""
+    shown = run("-o", "-")
+    assert (shown.exit_code, shown.stderr) == (0, "2 flags\n")
+    assert set(flags_of(shown.stdout)) == {"banner", "checkout-v2"}
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_printed_is_what_bootstrap_reads(service: LocalService, tmp_path: Path) -> None:
     """Every flag for the background context, after one call; a client serves it in an outage."""
     shown = run()
