@@ -43,7 +43,8 @@ def _row(finding: Finding) -> Table:
     row = Table.grid(padding=(0, 2, 0, 0), expand=False)
     row.add_column(width=7)
     row.add_column(width=13)
-    row.add_column()
+    # An address or a path has no blank to wrap it at, and its end may be what counts.
+    row.add_column(overflow="fold")
     row.add_row(
         Text(finding.level.value, style=_STYLES[finding.level]),
         Text(finding.check, style="bold"),

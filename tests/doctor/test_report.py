@@ -105,6 +105,19 @@ def test_a_terminal_gets_columns(service: LocalService) -> None:
     assert "sk_live_wrong" not in plain
 
 
+def test_a_narrow_terminal_gets_all_of_an_address() -> None:
+    """What is longer than its column goes on in the next line instead of being cut off."""
+    output = io.StringIO()
+    url = "http://127.0.0.1:9/a/path/that/is/longer/than/the/column/and/ends/in/v1-edge"
+    print_rich(
+        Subject(config=Config(api_key="sk_live_example", api_url=url)),
+        quick=True,
+        console=Console(file=output, width=60),
+    )
+    assert url in "".join(output.getvalue().split())
+    assert "…/" not in output.getvalue()
+
+
 def test_a_terminal_sees_that_it_waits(service: LocalService) -> None:
     """While a heartbeat is waited for, the terminal says so."""
     output = io.StringIO()
