@@ -15,7 +15,7 @@ import click
 from shipsilently_core import Config, ConfigurationError, ShipSilentlyClient
 
 from ._apps import client_in, place_of, without_client
-from ._context import MistypedError, attributes_of
+from ._context import MistypedError, attributes_of, refuse
 
 __all__ = ["app_option", "client_of", "context_option", "json_value", "load_app", "quiet_log"]
 
@@ -25,7 +25,7 @@ def json_value(ctx: click.Context, param: click.Parameter, given: str | None) ->
     if given is None:
         return None
     try:
-        return json.loads(given)
+        return json.loads(given, parse_constant=refuse)
     except ValueError as error:
         # The text itself is not shown again: it may be about a person.
         where = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""

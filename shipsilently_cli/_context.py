@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from shipsilently_core import Context
 
-__all__ = ["MistypedError", "attributes_of", "json_or_text"]
+__all__ = ["MistypedError", "attributes_of", "json_or_text", "refuse"]
 
 _EXAMPLE = '\'{"plan": "pro"}\''
 
@@ -47,13 +47,13 @@ def attributes_of(words: Iterable[str]) -> dict[str, Any]:
 def json_or_text(given: str) -> Any:
     """JSON where it is that, else the string itself."""
     try:
-        return json.loads(given, parse_constant=_refuse)
+        return json.loads(given, parse_constant=refuse)
     except ValueError:
         return given
 
 
-def _refuse(word: str) -> NoReturn:
-    """``NaN`` and its kind are no JSON, whatever Python's parser thinks."""
+def refuse(word: str) -> NoReturn:
+    """For ``parse_constant``: ``NaN`` and its kind are no JSON, whatever Python's parser thinks."""
     raise ValueError(word)
 
 

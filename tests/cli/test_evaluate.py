@@ -86,6 +86,13 @@ def test_what_is_not_json_is_one_line(option: str, example: str) -> None:
     assert "recognisable" not in shown.output
 
 
+def test_a_default_that_json_does_not_know_is_refused(service: LocalService) -> None:
+    """A number that is none would make what `--json` prints no JSON."""
+    shown = run("banner", "--default", "NaN", "--json")
+    assert shown.exit_code == 2
+    assert "is not JSON; quote it" in shown.output
+
+
 @pytest.mark.parametrize(
     "words",
     [
