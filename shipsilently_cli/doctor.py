@@ -36,7 +36,8 @@ def doctor(app: str | None, sources: tuple[Path, ...], quick: bool, as_json: boo
     """
     quiet_log()
     subject = _subject(app, sources)
-    if not as_json and sys.stdout.isatty():
+    # There is none where it was closed, as for some jobs of a daemon.
+    if not as_json and sys.stdout is not None and sys.stdout.isatty():
         try:
             from ._rich_report import print_rich
         except ModuleNotFoundError:

@@ -3,7 +3,10 @@ only its own libraries and ``--help`` needs none."""
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import json
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -97,6 +100,20 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """As JSON escapes it, so that JSON stays what it is."""
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+def _print_anywhere() -> None:
+    """Let no character end a command where the output's encoding does not have it."""
+    output: Any = sys.stdout
+    if getattr(output, "errors", None) == "strict" and hasattr(output, "reconfigure"):
+        codecs.register_error("shipsilently", _escaped)
+        output.reconfigure(errors="shipsilently")
+
+
 @click.group(cls=LazyGroup, name="shipsilently")
 @click.option(
     "--version",
@@ -108,3 +125,4 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 )
 def main() -> None:
     """Feature flags that stay right while the service is down."""
+    _print_anywhere()
