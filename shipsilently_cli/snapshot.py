@@ -43,7 +43,9 @@ def snapshot(
         try:
             notes = check(checked)
         except ConfigurationError as error:
-            fail(f"{checked}: {error.problem}")
+            flag = error.setting.removeprefix("bootstrap")
+            which = f"flag {flag[1:-1]} " if flag else ""
+            fail(f"{checked}: {which}{error.problem}")
         for note in notes:
             click.echo(f"{checked}: {note}")
         return

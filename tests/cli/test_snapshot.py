@@ -224,7 +224,10 @@ def test_a_file_can_be_checked(service: LocalService, tmp_path: Path) -> None:
         (None, "cannot be read"),
         ("{", "is not the JSON that `shipsilently snapshot` writes"),
         ('{"a": true}', "no object `flags`"),
-        ('{"flags": {"a": {"value": 1}}}', "is no result: it needs a value and a reason"),
+        (
+            '{"flags": {"a": {"value": 1, "reason": "default"}, "b": {"value": 1}}}',
+            "flag 'b' is no result: it needs a value and a reason",
+        ),
     ],
 )
 def test_a_file_that_would_not_be_taken_is_told(
