@@ -12,6 +12,7 @@ import os
 import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,10 @@ SUFFIXES: Mapping[str, Callable[[str, Place], Any]] = {
 
 
 def render(raw: Mapping[str, Any], path: str | os.PathLike[str]) -> bytes:
-    """``raw`` (the plain data of a whole file) in the syntax of ``path``."""
+    """``raw`` (the plain data of a whole file) in the syntax of ``path``.
+
+    Raises `FlagsFileError` where TOML has no form for it.
+    """
     suffix = Path(path).suffix.lower()
     if suffix == ".json":
         text = json.dumps(raw, indent=2, ensure_ascii=False) + "\n"
@@ -126,7 +130,7 @@ def render(raw: Mapping[str, Any], path: str | os.PathLike[str]) -> bytes:
 
         text = write_yaml(raw)
     else:
-        text = _write_toml(raw)
+        text = _write_toml(raw, Place(os.fspath(path)))
     return text.encode()
 
 
@@ -146,13 +150,22 @@ def rewrite(path: str | os.PathLike[str], content: bytes) -> None:
         raise
 
 
-def _write_toml(raw: Mapping[str, Any]) -> str:
+def _write_toml(raw: Mapping[str, Any], place: Place) -> str:
     lines = [f"{_toml(name)} = {_toml(value)}" for name, value in raw.items() if name != "flags"]
     lines.append("[flags]")
     for key, flag in raw["flags"].items():
         lines.append(f"\n[flags.{_toml(key)}]")
-        lines.extend(f"{_toml(name)} = {_toml(value)}" for name, value in flag.items())
+        for name, value in flag.items():
+            try:
+                lines.append(f"{_toml(name)} = {_toml(value)}")
+            except _NoNullError:
+                at = replace(place, flag=key, field=name)
+                raise FlagsFileError(at, "holds a null, which TOML does not have") from None
     return "\n".join(lines) + "\n"
+
+
+class _NoNullError(Exception):
+    """TOML has no null."""
 
 
 def _toml(value: Any) -> str:
@@ -161,4 +174,6 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if value is None:
+        raise _NoNullError
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -118,6 +118,17 @@ def test_a_file_is_edited_in_its_own_syntax(tmp_path: Path, name: str, text: str
     assert told == []
 
 
+def test_a_null_is_refused_where_the_file_has_none(path: Path) -> None:
+    """An edit that TOML has no form for is told by its flag, not by a line of no file."""
+    source = FileSource(path, print, print)
+    with pytest.raises(FlagsFileError) as raised:
+        source.edit(lambda flags: flags.update(a={"default": {"b": [None]}}))
+    assert str(raised.value) == (
+        f'{path}: flag "a", field "default": holds a null, which TOML does not have'
+    )
+    assert path.read_text() == ONE
+
+
 def test_a_wrong_edit_leaves_the_file_alone(path: Path) -> None:
     """An edit that would make the file wrong is refused before it is written."""
     source = FileSource(path, print, print)
