@@ -69,7 +69,7 @@ def check(session: Session) -> Checks:
                 "Install what it needs:  pip install 'httpx[socks]'",
             )
             return False
-        yield ok("proxy", f"{kind}://{target}:{target_port}, from the environment")
+        yield ok("proxy", f"{kind}://{_place(target, target_port)}, from the environment")
     whose = "the proxy" if proxy is not None else "the service"
     found = yield from _dns(target, target_port, config.timeout, whose)
     if not found:
@@ -124,7 +124,7 @@ def _tcp(
     host: str, port: int, config: Config, whose: str
 ) -> Generator[Finding, None, socket.socket | None]:
     begin = time.perf_counter()
-    where = f"{host}:{port}"
+    where = _place(host, port)
     try:
         sock = socket.create_connection((host, port), timeout=config.timeout)
     except ConnectionRefusedError:
@@ -153,10 +153,15 @@ def _tcp(
     return None
 
 
+def _place(host: str, port: int) -> str:
+    """Both as in a URL, where the address of a host may have colons of its own."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _tunnel(sock: socket.socket, host: str, port: int, proxy: httpx.Proxy) -> Finding | None:
     """Ask a proxy for a way through; what is wrong with its answer."""
-    name = f"[{host}]" if ":" in host else host
-    lines = [f"CONNECT {name}:{port} HTTP/1.1", f"Host: {name}:{port}"]
+    place = _place(host, port)
+    lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
     if proxy.raw_auth is not None:
         user = base64.b64encode(b":".join(proxy.raw_auth)).decode()
         lines.append(f"Proxy-Authorization: Basic {user}")
@@ -193,7 +198,7 @@ def _tunnel(sock: socket.socket, host: str, port: int, proxy: httpx.Proxy) -> Fi
     if not status.startswith("2"):
         return failure(
             "proxy",
-            f"the proxy refuses the way to {host}:{port} (HTTP {status})",
+            f"the proxy refuses the way to {place} (HTTP {status})",
             f"Have {host} allowed on the proxy, or name it in NO_PROXY.",
         )
     return None

@@ -67,6 +67,13 @@ def test_a_refused_connection_is_named(free_port: int) -> None:
     assert "refuses connections" in bad.text
 
 
+def test_an_address_with_colons_is_told_from_its_port(free_port: int) -> None:
+    """An IPv6 address is written as in the URL, whatever keeps it from being reached."""
+    bad = first_bad(findings(f"http://[::1]:{free_port}"))
+    assert bad.check == "tcp"
+    assert f" at [::1]:{free_port}" in bad.text
+
+
 def test_a_service_that_hangs_is_named(service: LocalService) -> None:
     """A service that accepts connections and says nothing fails after the deadline, once."""
     service.fault(silence=True)
