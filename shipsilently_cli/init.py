@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Never
@@ -47,7 +48,7 @@ def init(file: Path) -> None:
         _fail(f"{file} exists already; nothing was changed")
     except OSError as error:
         _fail(f"cannot write {file}: {error.strerror}")
-    click.echo(f"Wrote {file}. Next:  shipsilently serve {file}")
+    click.echo(f"Wrote {file}. Next:  shipsilently serve {shlex.quote(str(file))}")
 
 
 def _fail(problem: str) -> Never:

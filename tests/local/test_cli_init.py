@@ -22,6 +22,13 @@ def test_the_starter_file_is_right(tmp_path: Path) -> None:
     assert [rule.rollout for rule in rules] == [None, 10]
 
 
+def test_the_next_command_can_be_pasted(tmp_path: Path) -> None:
+    """A name with a blank comes in quotes, as a shell wants it."""
+    path = tmp_path / "my flags.toml"
+    shown = CliRunner().invoke(main, ["init", str(path)])
+    assert shown.output == f"Wrote {path}. Next:  shipsilently serve '{path}'\n"
+
+
 def test_the_file_has_a_usual_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a name the file is flags.toml in the present folder."""
     monkeypatch.chdir(tmp_path)
