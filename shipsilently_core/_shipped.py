@@ -12,6 +12,7 @@ from msgspec.json import Encoder
 from ._kinds import plain
 from ._snapshot import Row, Snapshot
 from ._wire import parse_batch
+from .config import checked_seconds
 from .errors import ConfigurationError
 from .stores import FileStore, SnapshotStore
 from .values import EvaluationResult, Reason
@@ -47,10 +48,19 @@ def opened(given: Any) -> SnapshotStore | None:
             )
         return FileStore(given)
     if isinstance(given, SnapshotStore) and not isinstance(given, type):
+        for name in ("deadline", "load_deadline", "interval"):
+            checked_seconds(f"store {name}", getattr(given, name, 0.0), least=0.0)
+        for name in ("max_contexts", "max_bytes"):
+            _check_count(f"store {name}", getattr(given, name, 0))
         return given
     raise ConfigurationError(
         "store", f"must be a store, a path, an address of Redis or True, not {type(given).__name__}"
     )
+
+
+def _check_count(name: str, number: Any) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ConfigurationError(name, "must be a whole number, at least 0")
 
 
 def shipped(given: Any) -> Snapshot | None:

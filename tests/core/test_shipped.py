@@ -60,6 +60,30 @@ def test_what_is_no_store_is_refused(given: Any) -> None:
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("deadline", None),
+        ("deadline", float("inf")),
+        ("load_deadline", float("nan")),
+        ("interval", "10"),
+        ("interval", float("inf")),
+        ("interval", -1.0),
+        ("max_contexts", 1.5),
+        ("max_contexts", True),
+        ("max_bytes", -1),
+    ],
+)
+def test_what_a_store_says_of_itself_is_checked(attribute: str, value: object) -> None:
+    """When the settings are, and not where a request or its own thread would have to wait so."""
+    store = MemoryStore()
+    setattr(store, attribute, value)
+    with pytest.raises(ConfigurationError, match=f"store {attribute}"):
+        Config(api_key="sk_test", store=store)
+    setattr(store, attribute, 0)
+    assert Config(api_key="sk_test", store=store).store is store
+
+
 def test_redis_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without redis-py, an address of Redis is refused at the start, with the command to run."""
     monkeypatch.setitem(sys.modules, "redis", None)
