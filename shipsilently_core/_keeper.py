@@ -30,7 +30,7 @@ from ._saved import (
 )
 from ._snapshot import Snapshot
 from ._storecalls import StoreCalls, name_of
-from .stores import Found, SharedStore, SnapshotStore
+from .stores import FileStore, Found, SharedStore, SnapshotStore
 from .values import Failure, FailureReport, StoreStatus
 
 __all__ = ["Keeper", "Look", "Wait"]
@@ -52,6 +52,9 @@ _AGAIN_AFTER = 300.0
 
 #: How many contexts may wait to be put into a shared store; the oldest goes first.
 _MOST_WAITING = 10_000
+
+#: Seconds; no store's clock shows as much.
+_LATEST: Final = 1e12
 
 
 class Look(Struct, frozen=True):
@@ -165,6 +168,9 @@ class Keeper:
         self._asked: deque[Question] = deque()
         self._waiting: dict[str, _Waiting] = {}
         self._heard = False
+        #: Whether the last call that was to write has failed: then it does not work for as long as
+        #: something waits to be written, though it may be read.
+        self._unwritten = False
         #: Whether a thread of this process makes the calls.
         self._threaded = False
         self._patient = True
@@ -225,7 +231,8 @@ class Keeper:
                 found = None
             if found is not None:
                 current, snapshot = found
-                age = self._clock.time() - current
+                # It may be of a time to come, since the clock was set back.
+                age = max(0.0, self._clock.time() - current)
                 self._cache.adopt(context, snapshot, age=age, kept=None, stamp=None)
             # In this order: whoever asks at the same time finds it there or here.
             recalled.forget(name)
@@ -240,12 +247,15 @@ class Keeper:
         """Take in what the store holds, where that is something else than before."""
         name = self._seal.fingerprint
         data = self._call("load from", lambda: self._store.load(name), awaited=False)
-        if data is None or data == self._last:
+        if data is None:
             return
-        self._last = data
         try:
+            # In this order: what is not bytes may not even be comparable.
             if not isinstance(data, bytes):
                 raise Unreadable("it is not bytes")
+            if data == self._last:
+                return
+            self._last = data
             self._recalled = Recalled(self._seal.open_snapshot(name, data))
         except Unreadable as error:
             self._tell_unreadable(error)
@@ -320,7 +330,7 @@ class Keeper:
             # Whoever wrote the store may give back anything.
             if not (_is_data(found.data) and _is_time(found.now)):
                 raise TypeError
-            return found
+            return Found(found.data, found.now, leads=bool(found.leads))
 
         found = self._call("look into", ask)
         if found is None:
@@ -392,9 +402,19 @@ class Keeper:
         """Put what is waiting, where no thread does; to be waited for."""
         if self._threaded or not self._waiting:
             return None
-        return Errand(self._put_all, here=True)
+        end = self._clock.monotonic() + self.deadline
+        # The others wait for the next request.
+        return Errand(lambda: self._put_all(lambda: self._clock.monotonic() >= end), here=True)
 
-    def _put_all(self) -> bool:
+    def _put_all(self, enough: Callable[[], bool]) -> bool:
+        """Put what is waiting.
+
+        Args:
+            enough: Asked after each; whether the others are to wait.
+
+        Returns:
+            Whether nothing is left that could be put.
+        """
         store = self._shared_store
         while store is not None and self._waiting and not self._calls.rests():
             with self._lock:
@@ -403,9 +423,12 @@ class Keeper:
                 self._look_all()
                 name, one = waiting.popitem()
                 if not self._put(store, name, one):
-                    with self._lock:
-                        self._waiting = {name: one, **waiting, **self._waiting}
-                    return False
+                    waiting[name] = one
+                elif not enough():
+                    continue
+                with self._lock:
+                    self._waiting = {**waiting, **self._waiting}
+                return not self._waiting
         return True
 
     def _put(self, store: SharedStore, name: str, one: _Waiting) -> bool:
@@ -417,11 +440,20 @@ class Keeper:
 
     def _save(self) -> None:
         self._saved_at = self._clock.monotonic()
-        self._dirty = False
-        if not self.shared:
-            # Those beside this process save there as well.
+        name = self._seal.fingerprint
+        if isinstance(self._store, FileStore) and len(self._cache):
+            with self._store.locked(name):
+                self._save_as(name)
+        else:
+            self._save_as(name)
+
+    def _save_as(self, name: str) -> None:
+        if not (self.shared and self._dirty):
+            # Those beside this process save there as well; and what this one knows may be older,
+            # unless it is a baseline that has just been asked for.
             self._read_again()
-        name, data = self._seal.fingerprint, self._sealed()
+        self._dirty = False
+        data = self._sealed()
         if data is None:
             return
         if self._done("save to", lambda: self._store.save(name, data)):
@@ -457,7 +489,17 @@ class Keeper:
             own += self._cache.recent(count + len(own))
         for context, entry in own:
             name = self._seal.name_of(context)
-            collected.add(name, wall - self._cache.age(entry), entry.snapshot)
+            current, snapshot = wall - self._cache.age(entry), entry.snapshot
+            recalled = self._recalled
+            others = None if recalled is None else recalled.contexts.get(name)
+            if recalled is not None and others is not None:
+                if not snapshot.complete:
+                    # Single flags go on top of what others know of all of them.
+                    entry = self.recall(context) or entry
+                    current, snapshot = wall - self._cache.age(entry), entry.snapshot
+                elif current < others[0] <= wall and not entry.singles:
+                    collected.add_other(recalled, name)
+            collected.add(name, current, snapshot)
         if self._recalled is not None:
             collected.add_others(self._recalled, count + (known is not None))
         return collected.saved()
@@ -466,14 +508,18 @@ class Keeper:
 
     def run(self) -> None:
         """Make the calls, until `stop`."""
-        self._load.run()
+        self._survive(self._load.run)
         while not self._bell.wait(self.due_in()):
-            try:
-                self.turn()
-            except Exception as error:
-                # Whatever it is, the next turn must come, and not at once.
-                self._calls.failed("use", name_of(error))
+            self._survive(self.turn)
         self._let_go()
+
+    def _survive(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except (Exception, SystemExit) as error:
+            # Whatever it is, the next turn must come, and not at once. The latter would end this
+            # thread without a word.
+            self._calls.failed("use", name_of(error))
 
     def start(self) -> None:
         """From now on a thread calls `run`."""
@@ -490,7 +536,7 @@ class Keeper:
         """Keep what is not kept yet, within about so many seconds."""
         end = self._clock.monotonic() + timeout
         if self._load.done and not (self.shared and self._calls.error is not None):
-            self._put_all()
+            self._put_all(lambda: self._clock.monotonic() >= end)
             if self._dirty and self._clock.monotonic() < end:
                 self._save()
         close = getattr(self._store, "close", None)
@@ -526,7 +572,8 @@ class Keeper:
                 self._heard = False
                 self._read_clock(store)
             self._look_all()
-            self._put_all()
+            # Once it is closed, whoever closes it puts what is left.
+            self._put_all(lambda: self._bell.closed)
         if not self._calls.rests() and self._is_due():
             self._save()
 
@@ -577,12 +624,16 @@ class Keeper:
             work()
             return True
 
-        return self._call(what, done, awaited=False) is True
+        self._unwritten = self._call(what, done, awaited=False, writes=True) is None
+        return not self._unwritten
 
-    def _call(self, what: str, work: Callable[[], T], *, awaited: bool = True) -> T | None:
+    def _call(
+        self, what: str, work: Callable[[], T], *, awaited: bool = True, writes: bool = False
+    ) -> T | None:
+        settles = writes or not (self._unwritten and (self._dirty or self._waiting))
         # What the thread does for itself may take longer, such as making the first connection.
         timed = self.shared and (awaited or not self._threaded)
-        return self._calls.call(what, work, awaited=timed)
+        return self._calls.call(what, work, awaited=timed, settles=settles)
 
 
 def _is_data(value: object) -> bool:
@@ -590,4 +641,4 @@ def _is_data(value: object) -> bool:
 
 
 def _is_time(value: object) -> bool:
-    return value is None or isinstance(value, (int, float))
+    return value is None or (isinstance(value, (int, float)) and abs(value) < _LATEST)

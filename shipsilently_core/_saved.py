@@ -173,13 +173,19 @@ class Collection:
         if name not in self._contexts:
             self._add(name, current, id(snapshot), lambda: body_of(snapshot))
 
+    def add_other(self, others: Recalled, name: str) -> None:
+        """A context as other processes know it."""
+        found = others.contexts.get(name)
+        if found is not None and name not in self._contexts:
+            current, place = found
+            self._add(name, current, (others, place), functools.partial(others.body, place))
+
     def add_others(self, others: Recalled, most: int) -> None:
         """The contexts of other processes that this one does not know, up to so many in all."""
-        for name, (current, place) in list(others.contexts.items()):
+        for name in list(others.contexts):
             if len(self._contexts) >= most:
                 return
-            if name not in self._contexts:
-                self._add(name, current, (others, place), functools.partial(others.body, place))
+            self.add_other(others, name)
 
     def _add(self, name: str, current: float, which: object, body: Callable[[], Raw]) -> None:
         place = self._places.get(which)

@@ -73,13 +73,16 @@ class StoreCalls:
         """Seconds until it is tried again; 0 while it is not left alone."""
         return max(0.0, self._resting_until - self._clock.monotonic())
 
-    def call(self, what: str, work: Callable[[], T], *, awaited: bool) -> T | None:
+    def call(
+        self, what: str, work: Callable[[], T], *, awaited: bool, settles: bool = True
+    ) -> T | None:
         """Make a call.
 
         Args:
             what: What it is for, as in "to save to it".
             work: Makes it.
             awaited: Whether somebody waits for it, so that it must keep to the deadline.
+            settles: Whether the store works where this call does, whatever failed before.
 
         Returns:
             What `work` gave; ``None`` where it raised.
@@ -93,7 +96,7 @@ class StoreCalls:
         self.answers += 1
         if awaited and self._clock.monotonic() - begun > self._deadline:
             self.failed(what, "no answer in time")
-        else:
+        elif settles:
             self._worked()
         return result
 
@@ -127,7 +130,7 @@ class StoreCalls:
         self._notices.tell("the %s works again", self._kind)
 
 
-def name_of(error: Exception) -> str:
+def name_of(error: BaseException) -> str:
     """What happened, without a text that may hold an address with a password."""
     known = error.strerror if isinstance(error, OSError) else None
     return f"{type(error).__name__}: {known}" if known else type(error).__name__

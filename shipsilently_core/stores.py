@@ -12,14 +12,14 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from ._process import Lock
+from ._process import Event, Lock
 
 __all__ = ["FileStore", "Found", "MemoryStore", "SharedStore", "SnapshotStore"]
 
@@ -29,6 +29,10 @@ _MOST_BYTES = 8 * 1024 * 1024
 _UNFINISHED = ".unfinished"
 #: Seconds after which nobody writes to such a file any more.
 _ABANDONED_AFTER = 60.0
+
+#: Seconds to wait for other processes that save, in all and between two tries.
+_PATIENCE = 1.0
+_PAUSE = 0.005
 
 
 @runtime_checkable
@@ -232,6 +236,8 @@ class FileStore:
         """
         path = self.path(name)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Before it is written: they may be what has filled the disk.
+        self._clean_up(path)
         # Made by the system with mode 0600 and a name that nobody can know before.
         descriptor, temporary = tempfile.mkstemp(
             prefix=f".{path.name}.", suffix=_UNFINISHED, dir=path.parent
@@ -246,7 +252,39 @@ class FileStore:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        self._clean_up(path)
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Keep the other processes of this machine from saving within such a block, too.
+
+        Whoever has waited for a second, or cannot lock anything here, goes on without.
+        """
+        descriptor = None
+        with contextlib.suppress(ImportError, OSError, ValueError):
+            descriptor = self._lock(self.path(name))
+        try:
+            yield
+        finally:
+            if descriptor is not None:
+                _unlock(descriptor)
+
+    def _lock(self, path: Path) -> int | None:
+        import fcntl
+
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Beside the file, which is another one after each saving.
+        descriptor = os.open(path.parent / f".{path.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        end, pause = monotonic() + _PATIENCE, Event()
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EINTR) or monotonic() >= end:
+                    os.close(descriptor)
+                    return None
+                pause.wait(_PAUSE)
+            else:
+                return descriptor
 
     def _clean_up(self, path: Path) -> None:
         """Remove what processes left behind that were killed while they wrote."""
@@ -256,3 +294,12 @@ class FileStore:
                 mine = left.name.startswith(f".{path.name}.") and left.name.endswith(_UNFINISHED)
                 if mine and now - left.stat().st_mtime > _ABANDONED_AFTER:
                     left.unlink(missing_ok=True)
+
+
+def _unlock(descriptor: int) -> None:
+    import fcntl
+
+    # A child that was forked meanwhile has the file open, too, and would go on holding the lock.
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)

@@ -1,13 +1,13 @@
-"""A client whose store fails, hangs, or says what nobody can use."""
+"""A client whose store fails or hangs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from shipsilently_core import (
@@ -18,8 +18,7 @@ from shipsilently_core import (
     signals,
 )
 from shipsilently_core._keeper import Question
-from shipsilently_core._saved import SavedSnapshot, Seal
-from shipsilently_core.stores import FileStore, Found, MemoryStore
+from shipsilently_core.stores import FileStore, Found
 from shipsilently_core.testing import ManualClock
 from tests.core.running import eventually, running
 from tests.core.storing import (
@@ -32,7 +31,7 @@ from tests.core.storing import (
     SlowStore,
     pass_time,
 )
-from tests.core.support import KEY, listening
+from tests.core.support import listening
 
 # A store that fails.
 
@@ -143,6 +142,72 @@ def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     fleet.clock.advance(1)
     client.evaluate_all(ADA)
     assert keeper.due_in() == 9.0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_store_that_can_only_be_read_does_not_seem_to_work(
+    shared: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a full disk it is tried ever more rarely, and nothing says that it works again."""
+
+    class FullFile(FileStore):
+        def save(self, name: str, data: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+    class FullMemory(BrokenStore):
+        def save(self, name: str, data: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+        def put(self, name: str, data: bytes | None, *, stamp: float) -> None:
+            raise OSError(28, "No space left on device")
+
+    fleet = Fleet()
+    fleet.store = FullMemory(fleet.clock.time) if shared else FullFile(tmp_path / "flags")
+    client = fleet.client()
+    keeper = client.evaluator.keeper
+    assert keeper is not None
+    keeper.start()
+    keeper._load.run()
+    client.evaluate_all(SYSTEM)
+    with caplog.at_level(logging.INFO, "shipsilently"):
+        cool_downs = []
+        for _ in range(60):
+            keeper.turn()
+            assert keeper.status().error == "OSError: No space left on device"
+            cool_downs.append(keeper.status().cool_down)
+            fleet.clock.advance(60)
+    assert not [line.message for line in caplog.records if "works again" in line.message]
+    assert (cool_downs[0], cool_downs[-1]) == (0.5, 30.0)
+
+
+def test_a_store_that_takes_something_again_works() -> None:
+    """With what was left over, which a forked child does not have."""
+
+    class Full(BrokenStore):
+        full = True
+
+        def put(self, name: str, data: bytes | None, *, stamp: float) -> None:
+            if self.full:
+                raise OSError(28, "No space left on device")
+            super().put(name, data, stamp=stamp)
+
+    for forked in (False, True):
+        fleet = Fleet()
+        fleet.store = store = Full(fleet.clock.time)
+        client = fleet.client()
+        client.flags(ADA).get("a")
+        keeper = client.evaluator.keeper
+        assert keeper is not None
+        assert keeper.status().error == "OSError: No space left on device"
+        if forked:
+            keeper.renew()
+            keeper._dirty = False
+        else:
+            store.full = False
+        fleet.clock.advance(60)
+        keeper.turn()
+        assert keeper.status().error is None
+        assert len(store._contexts) == (0 if forked else 1)
 
 
 def test_what_could_not_be_saved_is_saved_later() -> None:
@@ -260,6 +325,57 @@ def test_the_end_of_a_process_does_not_wait_for_a_store_that_is_gone() -> None:
     assert store.calls == []
 
 
+class Tiring(BrokenStore):
+    """A store that takes half a second for each answer."""
+
+    time_passes: Callable[[float], None]
+
+    def put(self, name: str, data: bytes | None, *, stamp: float) -> None:
+        """Take one."""
+        super().put(name, data, stamp=stamp)
+        self.time_passes(0.5)
+
+
+def waiting_for(count: int) -> tuple[Tiring, ShipSilentlyClient]:
+    """Such a store, and a client with so many answers that have not been put yet."""
+    fleet = Fleet()
+    fleet.store = store = Tiring(fleet.clock.time)
+    store.time_passes = fleet.clock.advance
+    client = fleet.client()
+    for number in range(count):
+        client.evaluate_all({"userId": f"u{number}"})
+    return store, client
+
+
+def test_the_end_of_a_process_puts_what_there_is_time_for() -> None:
+    """Where very many answers wait for a store that is slow, closing does not take for ever."""
+    store, client = waiting_for(100)
+    client.evaluator.keeper._load.run()  # type: ignore[union-attr]
+    client.close(timeout=2.0)
+    assert store.calls.count("put") == 4
+
+
+def test_no_request_puts_all_that_waits() -> None:
+    """Without a background, each of the next requests does a part, for the store's deadline."""
+    store, client = waiting_for(100)
+    counts = []
+    for number in range(3):
+        client.flags({"userId": f"new{number}"}).get("a")
+        counts.append(store.calls.count("put"))
+    assert counts == [2, 4, 6]
+
+
+def test_the_store_s_thread_leaves_the_rest_to_whoever_closes() -> None:
+    """It does not go on beside that one, with a store that has been closed."""
+    store, client = waiting_for(10)
+    keeper = client.evaluator.keeper
+    assert keeper is not None
+    store.time_passes = lambda seconds: keeper.stop()
+    keeper.start()
+    keeper.turn()
+    assert store.calls.count("put") == 1
+
+
 def test_a_store_is_told_of_the_end_and_can_go_on() -> None:
     """A store that holds connections lets go of them with its client, and serves another one."""
 
@@ -326,40 +442,29 @@ def test_only_so_many_answers_wait_for_a_broken_store(monkeypatch: pytest.Monkey
     assert store.calls.count("put") == 1 + 3
 
 
-def test_a_store_that_gives_no_bytes_is_ignored() -> None:
-    """What a store of somebody's own gives is checked, not trusted."""
+def test_a_store_that_wants_to_end_the_process_does_not_end_its_thread() -> None:
+    """What calls `sys.exit` there would do that without a word."""
 
-    class Odd(BrokenStore):
-        found: Any = Found(b"nor this", 5.0)
+    class Quitting(BrokenStore):
+        quits = True
 
-        def load(self, name: str) -> Any:
-            return {"not": "bytes"}
-
-        def get(self, name: str, **_: Any) -> Any:
-            return self.found
-
-        def clock(self, name: str) -> Any:
-            return "noon"
+        def load(self, name: str) -> bytes | None:
+            if self.quits:
+                raise SystemExit(1)
+            return super().load(name)
 
     fleet = Fleet()
-    fleet.store = store = Odd(fleet.clock.time)
-    client = fleet.client()
-    assert client.flags(ADA).get("a") == 1
-    messages = [error.message for error in fleet.errors]
-    assert [("it is not bytes" in m, "not written by this library" in m) for m in messages] == [
-        (True, False),
-        (False, True),
-    ]
-    for found in (None, Found("text", 5.0), Found(b"", "noon")):  # type: ignore[arg-type]
-        store.found = found
-        fleet.clock.advance(100)
-        assert client.flags({"userId": repr(found)}).get("a") == 1
-        status = client.status().store
-        assert status is not None
-        assert status.error in ("TypeError", "AttributeError")
+    fleet.store = store = Quitting(fleet.clock.time)
     with running({"a": 1}, store=store) as run:
-        run.change({"a": 2})
-        eventually(lambda: run.client.flags(ADA).get("a") == 2)
+        assert run.client.flags(ADA).get("a") == 1
+        eventually(lambda: "SystemExit" in str(run.client.status().store))
+        store.quits = False
+
+        def works() -> bool:
+            pass_time(run, 10)
+            return bool(store._snapshots)
+
+        eventually(works)
 
 
 def test_a_store_without_a_clock_is_not_asked_in_vain() -> None:
@@ -376,21 +481,6 @@ def test_a_store_without_a_clock_is_not_asked_in_vain() -> None:
         assert client.flags(ADA).get("a") == 1
         fleet.clock.advance(HOUR)
     assert store.calls.count("get") == 1
-
-
-def test_contents_that_only_seem_right_are_ignored() -> None:
-    """A context whose flags cannot be decoded is as one of whom nothing was saved."""
-    fleet = Fleet(MemoryStore())
-    client = fleet.client()
-    client.evaluate_all(SYSTEM)
-    client.close()
-    seal = Seal(KEY, "http://flags.invalid")
-    ada = fleet.client().flags(ADA).context.body
-    saved = SavedSnapshot(1.0, "x", {seal.name_of(ada): (1.0, 0)}, [msgspec.Raw(b'["?"]')])
-    fleet.store.save(seal.fingerprint, seal.close(seal.fingerprint, saved))
-    fleet.service.fail(503)
-    assert fleet.client().get("a", 7, ADA) == 7
-    assert "not as expected" in fleet.errors[0].message
 
 
 # A store that hangs, with a background.

@@ -129,6 +129,23 @@ def test_what_killed_processes_left_is_removed_after_a_while(tmp_path: Path) -> 
     assert sorted(os.listdir(tmp_path)) == [".flags.b.unfinished", ".other.c.unfinished", "flags"]
 
 
+def test_what_killed_processes_left_does_not_keep_the_disk_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes before something is written, for which there may be no room otherwise."""
+    left = tmp_path / ".flags.a.unfinished"
+    left.write_bytes(b"x")
+    os.utime(left, (0, 0))
+
+    def full(descriptor: int) -> None:
+        if left.exists():
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    FileStore(tmp_path / "flags").save("name", b"one")
+    assert os.listdir(tmp_path) == ["flags"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 def test_a_process_that_is_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
     """After each of 500 SIGKILLs at random moments, the file is one complete snapshot."""
