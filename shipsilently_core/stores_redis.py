@@ -125,12 +125,12 @@ class RedisStore:
 
     def load(self, name: str) -> bytes | None:
         """See `SnapshotStore`."""
-        found: bytes | None = self._redis.get(self._key(name, "snapshot"))
+        found: bytes | None = self._ask("get", self._key(name, "snapshot"))
         return found
 
     def save(self, name: str, data: bytes) -> None:
         """See `SnapshotStore`."""
-        self._redis.set(self._key(name, "snapshot"), data, px=self._time_to_live)
+        self._ask("set", self._key(name, "snapshot"), data, px=self._time_to_live)
 
     def get(
         self, name: str, *, newer_than: float | None, younger_than: float, lease: float
@@ -156,10 +156,21 @@ class RedisStore:
 
         given = (len(keys), *keys, self._time_to_live, *arguments)
         try:
-            return self._redis.evalsha(_DIGESTS[script], *given)
+            return self._ask("evalsha", _DIGESTS[script], *given)
         except NoScriptError:
             # A server that has never seen it, or was restarted; from now on it knows it.
-            return self._redis.eval(script, *given)
+            return self._ask("eval", script, *given)
+
+    def _ask(self, command: str, *given: Any, **options: Any) -> Any:
+        from redis.exceptions import ReadOnlyError
+
+        try:
+            return getattr(self._redis, command)(*given, **options)
+        except ReadOnlyError:
+            # Another server has taken over. The address leads there, and this connection never.
+            if self._is_mine:
+                self._redis.connection_pool.disconnect(inuse_connections=False)
+            raise
 
     def _keys(self, name: str) -> list[str]:
         environment, _, context = name.partition("/")

@@ -504,3 +504,26 @@ def test_a_stale_connection_is_made_anew(redis_server: RedisServer) -> None:
             known.client_kill_filter(_type="normal", skipme=True)
         use(store)
     mine.close()
+
+
+@needs_redis
+def test_after_a_failover_the_address_is_looked_up_anew(redis_server: RedisServer) -> None:
+    """A server that has become a replica takes nothing: its connection is not kept."""
+    store = RedisStore(redis_server.url, deadline=PATIENT)
+    theirs = redis_server.client()
+    given = RedisStore(theirs)
+    for one in (store, given):
+        use(one)
+    before = (store._redis.client_id(), theirs.client_id())
+    with redis_server.client() as admin:
+        admin.replicaof("127.0.0.1", 1)
+        for one in (store, given):
+            with pytest.raises(redis.ReadOnlyError):
+                one.save(ENVIRONMENT, b"data")
+        admin.replicaof("NO", "ONE")
+    use(store)
+    after = (store._redis.client_id(), theirs.client_id())
+    theirs.close()
+    assert after[0] != before[0]
+    # That of somebody else is their own matter.
+    assert after[1] == before[1]
