@@ -9,25 +9,48 @@ REGISTRY.register(ClientCollector(client))
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from shipsilently_core.values import ConnectionState, StoreStatus
+from shipsilently_core.values import ConnectionState, Status, StoreStatus
 
 from ._shared import CALL_FAILURES, AnyClient, status_of
 
 __all__ = ["ClientCollector"]
 
 
+#: One of which every metric has something to tell.
+_EVERYTHING: Final = Status(
+    state=ConnectionState.IDLE,
+    since=None,
+    ready=False,
+    last_success=0.0,
+    age=0.0,
+    contexts=0,
+    attempts=0,
+    failures={},
+    gate=None,
+    cool_down=0.0,
+    retry_after=0.0,
+    buffered_events=0,
+    dropped_events=0,
+    last_error=None,
+    pid=0,
+    store=StoreStatus("", loaded=True, contexts=0, saved=0.0, error=None, cool_down=0.0),
+)
+
+
 class ClientCollector(Collector):
     """The status of a client as metrics; collecting asks the service nothing.
 
-    They are those of this process: where several serve, scrape each.
+    They are those of this process: where several serve, scrape each. A registry takes one
+    collector with the same prefix: a second one is refused with a `ValueError`.
 
     Args:
         client: The client, or a function that gives the present one.
-        prefix: What the names begin with.
+        prefix: What the names begin with; another one for each client of the process.
     """
 
     def __init__(self, client: AnyClient, *, prefix: str = "shipsilently") -> None:
@@ -35,12 +58,19 @@ class ClientCollector(Collector):
         self._prefix = prefix
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering is not to look at the client yet."""
-        return []
+        """The names of all metrics that there may be, without a look at the client.
+
+        By them a registry knows what was registered before, and which metrics to collect where
+        only some are asked for.
+        """
+        return list(self._metrics(_EVERYTHING))
 
     def collect(self) -> Iterator[Metric]:
         """Every metric, as of one moment."""
-        status, prefix = self._status(), self._prefix
+        return self._metrics(self._status())
+
+    def _metrics(self, status: Status) -> Iterator[Metric]:
+        prefix = self._prefix
         yield CounterMetricFamily(
             f"{prefix}_attempts", "Calls for evaluations that were carried out", status.attempts
         )

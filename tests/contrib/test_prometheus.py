@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from shipsilently_core import ShipSilentlyClient
@@ -71,6 +72,31 @@ def test_registering_does_not_look_at_the_client() -> None:
     assert asked == []
     assert scraped(registry)["flags_attempts_total"] == "0.0"
     assert asked == ["now"]
+
+
+def test_nothing_is_shown_twice() -> None:
+    """A second collector is refused, as any metric is, unless it has another prefix."""
+    registry = CollectorRegistry()
+    registry.register(ClientCollector(setup().client))
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        registry.register(ClientCollector(setup(store=MemoryStore()).client))
+    registry.register(ClientCollector(setup().client, prefix="other"))
+    assert generate_latest(registry).decode().count("# TYPE shipsilently_ready ") == 1
+
+
+def test_some_of_the_metrics_can_be_asked_for() -> None:
+    """As with ``/metrics?name[]=shipsilently_ready``; also one that has something to tell later."""
+    made = setup({"a": 1})
+    registry = CollectorRegistry()
+    registry.register(ClientCollector(made.client))
+    some = registry.restricted_registry(["shipsilently_ready", "shipsilently_age_seconds"])
+    assert b"shipsilently_age_seconds" not in generate_latest(some)
+    made.client.evaluate_all(U1)
+    lines = generate_latest(some).decode().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        "shipsilently_ready 0.0",
+        "shipsilently_age_seconds 0.0",
+    ]
 
 
 def test_a_scrape_shows_the_store_where_there_is_one() -> None:
