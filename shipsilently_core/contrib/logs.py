@@ -78,9 +78,14 @@ class FlagsFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record pass."""
         flags = flags_read()
-        text = " ".join(f"{key}={variation_key(flags[key])}" for key in sorted(flags))
+        text = " ".join(f"{_shown(key)}={variation_key(flags[key])}" for key in sorted(flags))
         record.flags = text or "-"
         return True
+
+
+def _shown(key: str) -> str:
+    """A key that may have come with a request, and is not to begin a line of its own."""
+    return key if key.isprintable() else variation_key(key)
 
 
 class WSGIFlagsRead:

@@ -108,6 +108,20 @@ def test_the_filter_gives_every_record_its_flags(log: tuple[logging.Logger, io.S
     assert stream.getvalue() == 'before [-]\npaid [color="red" new=true]\n'
 
 
+def test_no_key_begins_a_line_of_its_own(log: tuple[logging.Logger, io.StringIO]) -> None:
+    """A key may have come with the request, and be meant to look like another line."""
+    logger, stream = log
+    made = setup(FLAGS)
+
+    def request() -> None:
+        logs.begin_request()
+        made.client.flags(U1).get("x\nroot logged in", False)
+        logger.warning("paid")
+
+    in_a_context(request)
+    assert stream.getvalue() == 'paid ["x\\nroot logged in"=false]\n'
+
+
 def test_the_processor_binds_flags() -> None:
     """For structlog: a dictionary, only where there is something, and never over one's own."""
     made = setup(FLAGS)
