@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from abc import ABC, abstractmethod
 from typing import Any
@@ -70,8 +71,15 @@ class CacheStore(ABC):
         return b""
 
     def save(self, name: str, data: bytes) -> None:
-        """See `SnapshotStore`."""
+        """See `SnapshotStore`.
+
+        Raises:
+            OSError: The cache does not have it afterwards.
+        """
         self.write(self._key(name), data, self._seconds)
+        if self.read(self._key(name)) is None:
+            # Many backends say nothing of what they cannot keep.
+            raise OSError(errno.EIO, "the cache did not keep it")
 
     def get(
         self, name: str, *, newer_than: float | None, younger_than: float, lease: float
@@ -84,7 +92,7 @@ class CacheStore(ABC):
         if data is None:
             return
         if len(data) <= self.max_bytes:
-            self.save(name, data)
+            self.write(self._key(name), data, self._seconds)
         elif not self._has_told:
             self._has_told = True
             log.warning(

@@ -10,6 +10,7 @@ import pytest
 from shipsilently_core import ConfigurationError
 from shipsilently_core._cachestore import CacheStore
 from shipsilently_core.stores import Found, SharedStore
+from tests.core.running import eventually, running
 
 NAME = "0123456789abcdef0123/0123456789abcdef0123456789abcdef01234567"
 
@@ -49,6 +50,20 @@ def test_what_was_kept_is_found() -> None:
     brief = DictStore(time_to_live=0.1)
     brief.save("env", b"all")
     assert brief.seconds == [1]
+
+
+def test_what_a_cache_silently_drops_is_told_of() -> None:
+    """One that says nothing where it is full, or read-only, does not count as one that works."""
+
+    class Full(DictStore):
+        def write(self, key: str, data: bytes, seconds: int) -> None:
+            pass
+
+    with running({"a": 1}, store=Full()) as run:
+        eventually(lambda: "OSError: the cache did not keep it" in str(run.client.status().store))
+        store = run.client.status().store
+        assert store is not None
+        assert store.saved is None
 
 
 def test_it_is_a_shared_store_without_a_clock() -> None:
