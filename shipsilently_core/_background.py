@@ -142,7 +142,7 @@ class Background:
         for bell in (*self._bells, self._flush_bell):
             bell.close()
         if self._keeper is not None:
-            self._keeper.stop()
+            self._keeper.stop(timeout)
         transport = self._transport()
         transport.interrupt()
         for worker in self._workers:

@@ -173,6 +173,9 @@ class Keeper:
         self._unwritten = False
         #: Whether a thread of this process makes the calls.
         self._threaded = False
+        #: Whether it is in `run`, and when it is to have ended; ``None`` where that is not for it.
+        self._running = False
+        self._end: float | None = None
         self._patient = True
         self._load: Errand[bool] = Errand(self._load_now, here=True)
 
@@ -508,10 +511,14 @@ class Keeper:
 
     def run(self) -> None:
         """Make the calls, until `stop`."""
+        self._running = True
         self._survive(self._load.run)
         while not self._bell.wait(self.due_in()):
             self._survive(self.turn)
         self._let_go()
+        end, self._running = self._end, False
+        if end is not None:
+            self._survive(lambda: self._finish(end))
 
     def _survive(self, work: Callable[[], object]) -> None:
         try:
@@ -526,15 +533,25 @@ class Keeper:
         self._threaded = True
         self._load.here = False
 
-    def stop(self) -> None:
-        """End `run`; from now on whoever needs something makes the call."""
+    def stop(self, timeout: float | None = None) -> None:
+        """End `run`; from now on whoever needs something makes the call.
+
+        Args:
+            timeout: Seconds within which its thread is to keep what is not kept yet, since a
+                store may hang, and nobody is to wait for it then; ``None`` leaves it to `finish`.
+        """
+        if self._running and timeout is not None:
+            self._end = self._clock.monotonic() + timeout
         self._threaded = False
         self._load.here = True
         self._bell.close()
 
     def finish(self, timeout: float) -> None:
-        """Keep what is not kept yet, within about so many seconds."""
-        end = self._clock.monotonic() + timeout
+        """Keep what is not kept yet, within about so many seconds, unless `run` sees to it."""
+        if self._end is None:
+            self._finish(self._clock.monotonic() + timeout)
+
+    def _finish(self, end: float) -> None:
         if self._load.done and not (self.shared and self._calls.error is not None):
             self._put_all(lambda: self._clock.monotonic() >= end)
             if self._dirty and self._clock.monotonic() < end:

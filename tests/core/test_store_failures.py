@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from shipsilently_core import (
 )
 from shipsilently_core._keeper import Question
 from shipsilently_core.stores import FileStore, Found
-from shipsilently_core.testing import ManualClock
+from shipsilently_core.testing import ManualClock, ScriptedService
 from tests.core.running import eventually, running
 from tests.core.storing import (
     ADA,
@@ -31,7 +32,7 @@ from tests.core.storing import (
     SlowStore,
     pass_time,
 )
-from tests.core.support import listening
+from tests.core.support import KEY, listening
 
 # A store that fails.
 
@@ -511,6 +512,38 @@ def test_a_store_that_hangs_costs_one_request_its_deadline() -> None:
         eventually(works)
         assert run.client.flags({"userId": "new"}).get("a") == 1
         assert "get" in store.calls[before:]
+
+
+@pytest.mark.parametrize("method", ["save", "close"])
+def test_a_store_that_hangs_at_the_end_does_not_hold_it_up(method: str) -> None:
+    """Closing waits for as long as it was told, and leaves the store to its own thread."""
+
+    class Hanging(BrokenStore):
+        ended = False
+
+        def save(self, name: str, data: bytes) -> None:
+            self.hang("save")
+
+        def close(self) -> None:
+            self.hang("close")
+
+        def hang(self, where: str) -> None:
+            if where == method:
+                goes_on.wait(5)
+                self.ended = True
+
+    goes_on = threading.Event()
+    store = Hanging(ManualClock().time)
+    client = ShipSilentlyClient(
+        api_key=KEY, store=store, transport=ScriptedService({"a": 1}, streaming=True)
+    )
+    client.start()
+    try:
+        client.evaluate_all(SYSTEM)
+        client.close(timeout=0.1)
+        assert not store.ended
+    finally:
+        goes_on.set()
 
 
 def test_a_store_that_hangs_at_the_start_holds_up_one_request() -> None:
