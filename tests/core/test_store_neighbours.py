@@ -108,13 +108,13 @@ def test_what_was_saved_by_a_clock_that_was_ahead_is_replaced(tmp_path: Path) ->
     """A value with a time to come does not stay for as long as that."""
     fleet = Fleet(FileStore(tmp_path / "flags"))
     fleet.clock = clock = Stepped()
+    client, ahead = fleet.client(), fleet.client()
+    client.flags(EVE).get("a")
     clock.ahead = 30 * 24 * HOUR
-    ahead = fleet.client()
     ahead.flags(ADA).get("a")
     ahead.close()
     clock.ahead = 0.0
     fleet.service.set({"a": 2})
-    client = fleet.client()
     client.flags(ADA).get("a")
     client.close()
     assert served(fleet, ADA) == 2
