@@ -10,7 +10,7 @@ from msgspec.json import Decoder, Encoder
 
 from ._kinds import plain
 from ._snapshot import Row
-from ._wire import Reply, failure_of
+from ._wire import UNREADABLE, Reply, failure_of
 
 __all__ = ["Check", "accepted_of", "events_body", "variation_key"]
 
@@ -89,5 +89,5 @@ def accepted_of(reply: Reply) -> int | None:
         return None
     try:
         return _accepted.decode(reply.body.removeprefix(b"\xef\xbb\xbf")).accepted
-    except (MsgspecError, RecursionError):
+    except UNREADABLE:
         return None

@@ -12,10 +12,11 @@ import zlib
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from msgspec import MsgspecError, Raw, Struct
+from msgspec import Raw, Struct
 from msgspec.json import Decoder, Encoder
 
 from ._snapshot import Row, Snapshot
+from ._wire import UNREADABLE
 
 __all__ = [
     "Collection",
@@ -90,7 +91,6 @@ class _Body(Struct, array_like=True):
 
 _encode = Encoder().encode
 _body = Decoder(_Body)
-_UNREADABLE = (MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 def body_of(snapshot: Snapshot) -> Raw:
@@ -106,7 +106,7 @@ def snapshot_of(body: Raw) -> Snapshot:
     """
     try:
         found = _body.decode(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         raise Unreadable("its contents are not as expected") from None
     return Snapshot(found.rows, complete=found.complete)
 
@@ -269,7 +269,7 @@ class Seal:
             raise Unreadable("it is damaged, or belongs to another key, service or context")
         try:
             return decoder.decode(_unfold(content))
-        except (*_UNREADABLE, zlib.error):
+        except (*UNREADABLE, zlib.error):
             raise Unreadable("its contents are not as expected") from None
 
     def _lock(self, name: str, content: bytes) -> bytes:

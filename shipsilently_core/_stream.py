@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
-from msgspec import MsgspecError, Struct
+from msgspec import Struct
 from msgspec.json import Decoder
 
 from ._backoff import full_jitter
 from ._clock import Clock
 from ._notices import Notices
 from ._sse import Event, EventParser, EventTooLargeError
-from ._wire import Reply, Request, failure_of, retry_after, ticket_request
+from ._wire import UNREADABLE, Reply, Request, failure_of, retry_after, ticket_request
 from .config import RetryConfig
 from .values import ConnectionState, Failure
 
@@ -244,7 +244,7 @@ def _ticket_of(reply: Reply) -> str | None:
         return None
     try:
         found: Any = _ticket.decode(reply.body.removeprefix(b"\xef\xbb\xbf"))
-    except (MsgspecError, RecursionError):
+    except UNREADABLE:
         return None
     ticket: str = found.ticket
     return ticket or None

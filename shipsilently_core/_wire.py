@@ -24,6 +24,7 @@ __all__ = [
     "EVENTS",
     "STREAM",
     "TICKET",
+    "UNREADABLE",
     "Reply",
     "Request",
     "batch_request",
@@ -109,8 +110,9 @@ class _LooseBatch(Struct):
 _batch = Decoder(_Batch)
 _loose_batch = Decoder(_LooseBatch)
 _row = Decoder(Row)
-#: All that a decoder raises over bytes from outside; the recursion limit is met by deep nesting.
-_UNREADABLE = (MsgspecError, RecursionError)
+#: All that a decoder raises over bytes from outside. The recursion limit is met by deep nesting;
+#: over what is not UTF-8 msgspec before 0.23 lets Python's own error out.
+UNREADABLE = (MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 def evaluate_request(flag_key: object, context: Context) -> Request | None:
@@ -164,7 +166,7 @@ def read_row(raw: bytes, key: str) -> Row | None:
     """One row; ``None`` where the bytes are no row, or are another flag's."""
     try:
         row = _row.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     return row if _is_sound(row, key) else None
 
@@ -173,7 +175,7 @@ def parse_batch(body: bytes) -> tuple[dict[str, Row], list[str]] | None:
     """A batch's rows and the keys of malformed ones; ``None`` where it is not the promised JSON."""
     try:
         rows = _batch.decode(without_mark(body)).flags
-    except _UNREADABLE:
+    except UNREADABLE:
         return _parse_row_by_row(body)
     # As `_is_sound`, without a call for each of the many rows that are.
     malformed = [
@@ -224,7 +226,7 @@ def raw_rows(body: bytes) -> dict[str, bytes] | None:
     try:
         # A `Raw` itself would keep the whole answer in memory.
         return {key: bytes(raw) for key, raw in _loose_batch.decode(body).flags.items()}
-    except _UNREADABLE:
+    except UNREADABLE:
         return _rows_beside_half_a_pair(body)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 
-from msgspec import MsgspecError, Struct
+from msgspec import Struct
 from msgspec.json import Decoder
 
 from shipsilently_core import Failure
 from shipsilently_core._http import HttpTransport
 from shipsilently_core._sse import EventParser, EventTooLargeError
 from shipsilently_core._stream import Silence, StreamBroken, StreamReader
-from shipsilently_core._wire import Reply, ticket_request
+from shipsilently_core._wire import UNREADABLE, Reply, ticket_request
 
 from .findings import Checks, Finding, failure, ok, skipped, warning
 from .service import is_page
@@ -66,7 +66,7 @@ def _ticket(session: Session) -> Generator[Finding, None, str | None]:
     if reply.status == 200 and not is_page(reply):
         try:
             ticket: str = _decode(reply.body).ticket
-        except (MsgspecError, RecursionError):
+        except UNREADABLE:
             ticket = ""
         if ticket:
             yield ok("ticket", "the plan has streaming")

@@ -329,6 +329,7 @@ def test_an_unusable_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"ticket": Answer(500, b"")}, "ticket", "no ticket for the stream: HTTP 500"),
         ({"ticket": page()}, "ticket", "an HTML page"),
         ({"ticket": Answer(200, b"{}")}, "ticket", "HTTP 200"),
+        ({"ticket": Answer(200, b'{"ticket":"\xff"}')}, "ticket", "HTTP 200"),
         ({"ticket": Answer(drop=True)}, "ticket", "no answer"),
         ({"analytics": Answer(403, b"{}")}, "analytics", "are not accepted (HTTP 403)"),
         ({"analytics": Answer(drop=True)}, "analytics", "are not accepted"),
