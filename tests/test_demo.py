@@ -29,6 +29,7 @@ from shipsilently_cli._reaper import left_over
 from shipsilently_cli._rehearsal import StepFailedError, perform
 from shipsilently_cli._sites import environment, example_sites, find_examples, missing_libraries
 from shipsilently_cli._stage import Stage
+from tests.cli.streams import APART
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -593,7 +594,7 @@ def test_a_refusal_of_the_service_is_one_line(tmp_path: Path, run: Callable[...,
 
 def test_missing_examples_are_one_line(tmp_path: Path) -> None:
     """A folder without the sites' flags file is told in one line, with status 2."""
-    result = CliRunner().invoke(main, ["demo", "--once", "--examples", str(tmp_path)])
+    result = CliRunner(**APART).invoke(main, ["demo", "--once", "--examples", str(tmp_path)])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"Error: cannot read {tmp_path.resolve() / 'flags.toml'}")
     assert result.stderr.count("\n") == 1
@@ -602,7 +603,7 @@ def test_missing_examples_are_one_line(tmp_path: Path) -> None:
 def test_a_flags_file_that_cannot_be_switched_is_one_line(tmp_path: Path) -> None:
     """A flags file without the demo's flags is told in one line, with status 2."""
     (tmp_path / "flags.toml").write_text("[flags.new-checkout]\ndefault = false\n")
-    result = CliRunner().invoke(main, ["demo", "--once", "--examples", str(tmp_path)])
+    result = CliRunner(**APART).invoke(main, ["demo", "--once", "--examples", str(tmp_path)])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.endswith("flags.toml: no line sets a default below [flags.banner]\n")
 
@@ -610,7 +611,7 @@ def test_a_flags_file_that_cannot_be_switched_is_one_line(tmp_path: Path) -> Non
 def test_missing_packages_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """A framework that is not installed is named with the extra that brings it, with status 2."""
     monkeypatch.setitem(sys.modules, "flask", None)
-    result = CliRunner().invoke(main, ["demo", "--once"])
+    result = CliRunner(**APART).invoke(main, ["demo", "--once"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
         "Error: `shipsilently demo` needs flask: "
@@ -622,7 +623,7 @@ def test_signals_that_are_ignored_stay_ignored(tmp_path: Path) -> None:
     """A shell's background job, which ignores SIGINT, is not ended by one."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        CliRunner().invoke(main, ["demo", "--once", "--examples", str(tmp_path)])
+        CliRunner(**APART).invoke(main, ["demo", "--once", "--examples", str(tmp_path)])
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)

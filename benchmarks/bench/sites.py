@@ -422,7 +422,7 @@ def fastapi(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
     views |= {LEAST_TEN: calling(ten_of_held), NOTED_TEN: calling(ten_noted)}
     apps = {name: FastAPI() for name in views}
     for name, view in views.items():
-        apps[name].get("/")(view)
+        apps[name].get("/", response_model=None)(view)
     for name in (LEAST, NOTED_TEN):
         apps[name].add_middleware(ASGILeast)
     for name in (OURS, ONE, TEN):
@@ -431,7 +431,7 @@ def fastapi(settings: Settings) -> tuple[dict[str, Run], dict[str, str]]:
         contrib = import_module("furagu.contrib.fastapi")
         for name, view in ((FURAGU, empty), (FURAGU_TEN, furagu_ten)):
             apps[name] = FastAPI()
-            apps[name].get("/")(view)
+            apps[name].get("/", response_model=None)(view)
             contrib.install(apps[name], peers.furagu_provider(FLAGS))
     for name, read in readers.items():
         apps[name] = FastAPI()

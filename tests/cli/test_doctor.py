@@ -11,12 +11,13 @@ from click.testing import CliRunner, Result
 
 from shipsilently_cli import main
 from shipsilently_local import LocalService
+from tests.cli.streams import APART
 from tests.local.test_cli_group import run_without
 
 
 def run(*words: str) -> Result:
     """What the command does."""
-    return CliRunner().invoke(main, ["doctor", *words])
+    return CliRunner(**APART).invoke(main, ["doctor", *words])
 
 
 def test_all_is_well(service: LocalService) -> None:
@@ -58,7 +59,7 @@ def test_without_a_key_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     shown = run()
     assert shown.exit_code == 2
-    assert shown.output.startswith("failure  configuration  api_key: is missing; set it")
+    assert shown.stdout.startswith("failure  configuration  api_key: is missing; set it")
 
 
 def test_rich_is_not_needed(service: LocalService) -> None:
@@ -215,10 +216,10 @@ def test_an_app_that_is_none_is_one_line(
 ) -> None:
     """What is wrong with `--app` is one line: what, where, and nothing of others' messages."""
     shown = run("--app", name)
-    assert shown.exit_code == 2
-    assert message in shown.output
-    assert "recognisable" not in shown.output
-    assert len(shown.output.splitlines()) == 1
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert message in shown.stderr
+    assert "recognisable" not in shown.stderr
+    assert len(shown.stderr.splitlines()) == 1
 
 
 def test_wrong_settings_of_an_app_are_the_cause(service: LocalService, folder: Path) -> None:

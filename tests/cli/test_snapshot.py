@@ -16,6 +16,7 @@ from shipsilently_cli import main
 from shipsilently_core import ShipSilentlyClient, Source
 from shipsilently_core.testing import ScriptedService
 from shipsilently_local import LocalService
+from tests.cli.streams import APART
 
 PRO = ("--context", '{"plan": "pro"}')
 
@@ -28,7 +29,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*words: str) -> Result:
     """What the command does."""
-    return CliRunner().invoke(main, ["snapshot", *words])
+    return CliRunner(**APART).invoke(main, ["snapshot", *words])
 
 
 def flags_of(text: str) -> Any:

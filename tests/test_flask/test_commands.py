@@ -13,6 +13,7 @@ from shipsilently_flask import ShipSilently
 
 from shipsilently_core import ConnectionState, ShipSilentlyClient
 from shipsilently_core.testing import ScriptedService
+from tests.cli.streams import APART
 
 from .apps import bare_app, client_of, make_app
 
@@ -36,14 +37,14 @@ def app(service: ScriptedService) -> Flask:
 
 def run(app: Flask, *words: str) -> Result:
     """What the command does."""
-    return app.test_cli_runner().invoke(args=["shipsilently", *words])
+    return app.test_cli_runner(**APART).invoke(args=["shipsilently", *words])
 
 
 def test_a_flag_is_evaluated_for_a_user(app: Flask, service: ScriptedService) -> None:
     """`evaluate` prints one flag for the user that is named, after one call."""
     result = run(app, "evaluate", "on", "--user", "ada")
     assert result.exit_code == 0
-    assert result.output.splitlines() == [
+    assert result.stdout.splitlines() == [
         "flag  value  reason   from",
         "on    true   default  server",
     ]
@@ -54,13 +55,13 @@ def test_attributes_are_json_or_strings(app: Flask) -> None:
     """`--attr` takes numbers and booleans as JSON spells them, and everything else as text."""
     for given, shown in (("pro", '"pro"'), ("3", "3"), ("true", "true"), ("a=b", '"a=b"')):
         result = run(app, "evaluate", "plan", "--attr", f"plan={given}", "--json")
-        assert json.dumps(json.loads(result.output)[0]["value"]) == shown
+        assert json.dumps(json.loads(result.stdout)[0]["value"]) == shown
 
 
 def test_all_flags_are_listed_by_key(app: Flask, service: ScriptedService) -> None:
     """`list` prints every flag in the order of their keys, after one call."""
     result = run(app, "list", "--user", "bob", "--attr", "plan=pro")
-    assert [line.split()[:2] for line in result.output.splitlines()[1:]] == [
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [
         ["limit", "3"],
         ["on", "false"],
         ["plan", '"pro"'],
@@ -71,7 +72,7 @@ def test_all_flags_are_listed_by_key(app: Flask, service: ScriptedService) -> No
 def test_json_tells_everything(app: Flask) -> None:
     """`--json` prints a list of objects that programs can read."""
     result = run(app, "list", "--json")
-    assert json.loads(result.output)[0] == {
+    assert json.loads(result.stdout)[0] == {
         "flagKey": "limit",
         "value": 3,
         "reason": "default",
@@ -85,7 +86,7 @@ def test_an_unknown_flag_is_a_failure(app: Flask) -> None:
     """A flag that does not exist gives the default, says so, and ends with status 1."""
     result = run(app, "evaluate", "nothing", "--default", '"blue"')
     assert result.exit_code == 1
-    assert result.output.splitlines()[1].split() == [
+    assert result.stdout.splitlines()[1].split() == [
         "nothing",
         '"blue"',
         "flag_not_found",
@@ -97,10 +98,10 @@ def test_an_outage_is_told(app: Flask, service: ScriptedService) -> None:
     """Without an answer both commands end with status 1 and say what is wrong."""
     service.fail(401)
     result = run(app, "evaluate", "on")
-    assert (result.exit_code, result.output.split()[-1]) == (1, "auth")
+    assert (result.exit_code, result.stdout.split()[-1]) == (1, "auth")
     result = run(app, "list")
-    assert result.exit_code == 1
-    assert result.output == "Error: the key is refused (HTTP 401)\n"
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: the key is refused (HTTP 401)\n"
 
 
 @pytest.mark.parametrize("words", [["list"], ["evaluate", "on"]])
@@ -110,8 +111,8 @@ def test_an_outage_without_a_cache_is_one_line(service: ScriptedService, words: 
     app = bare_app()
     ShipSilently(app, client=client_of(service, disable_cache=True))
     result = run(app, *words)
-    assert result.exit_code == 1
-    assert result.output == "Error: the service failed (HTTP 503)\n"
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: the service failed (HTTP 503)\n"
 
 
 @pytest.mark.parametrize("given", ["plan", "=pro"])
@@ -119,7 +120,7 @@ def test_an_attribute_needs_a_name_and_a_value(app: Flask, given: str) -> None:
     """An attribute that is not NAME=VALUE is refused before anything is asked."""
     result = run(app, "evaluate", "on", "--attr", given)
     assert result.exit_code == 2
-    assert "is not NAME=VALUE" in result.output
+    assert "is not NAME=VALUE" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,8 @@ def test_the_forms_of_the_other_commands_are_taken(app: Flask, words: tuple[str,
 def test_the_group_explains_itself(app: Flask) -> None:
     """`flask shipsilently` lists its commands."""
     result = run(app, "--help")
-    assert "evaluate" in result.output
-    assert "list" in result.output
+    assert "evaluate" in result.stdout
+    assert "list" in result.stdout
 
 
 def test_watch_prints_what_there_is_and_what_changes() -> None:
@@ -172,7 +173,7 @@ def test_watch_prints_what_there_is_and_what_changes() -> None:
         changer.join(10)
         client.close()
     assert result.exit_code == 0
-    lines = [line.split("  ", 1)[1] for line in result.output.splitlines()]
+    lines = [line.split("  ", 1)[1] for line in result.stdout.splitlines()]
     assert lines[0].startswith("watching")
     assert "state     streaming" in lines
     assert [line for line in lines if line.startswith(("flag", "change"))] == [
