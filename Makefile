@@ -1,6 +1,8 @@
 # Every target sets up what it needs in $(VENV); nothing else has to be installed before.
 
-VENV ?= .venv
+# With OLDEST=1, what users install is there at the oldest version that pyproject.toml allows.
+OLDEST ?=
+VENV ?= $(if $(OLDEST),.venv-oldest,.venv)
 ARGS ?=
 MINUTES ?= 2
 # Two processes halve the time; more would make the servers under test wait for each other.
@@ -15,7 +17,8 @@ PEERS = launchdarkly-server-sdk UnleashClient growthbook flagsmith posthog stats
 	openfeature-sdk furagu django-waffle aiohttp orjson Cython setuptools
 
 BIN = $(VENV)/bin
-PIP_INSTALL = $(BIN)/python -m pip --disable-pip-version-check install -qq --no-input -c constraints.txt
+CONSTRAINTS = $(if $(OLDEST),$(VENV)/oldest.txt,constraints.txt)
+PIP_INSTALL = $(BIN)/python -m pip --disable-pip-version-check install -qq --no-input -c $(CONSTRAINTS)
 export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
@@ -24,7 +27,7 @@ export PIP_NO_INPUT = 1
 .PHONY: help demo test pytest browser soak bench-propagation bench-frameworks lint format types docs dist wheel clean
 
 help:  ## Show the targets.
-	@echo "make TARGET [VENV=.venv] [PYTHON=python3.11] [ARGS=...]"
+	@echo "make TARGET [VENV=.venv] [PYTHON=python3.11] [OLDEST=1] [ARGS=...]"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-19s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.installed-demo  ## Run the demo; ARGS=--once ends it after the last step.
@@ -123,23 +126,26 @@ $(VENV)/bin/python:
 	@echo "==> new environment $(VENV) with $$($(PYTHON) -V)"
 	@$(PYTHON) -m venv $(VENV)
 
+$(VENV)/oldest.txt: pyproject.toml constraints.txt .ci/oldest.py | $(VENV)/bin/python
+	@$(BIN)/python .ci/oldest.py > $@
+
 # A stamp is older than what it was made from when the requirements have changed.
-$(VENV)/.installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed-demo: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@echo "==> installing what the demo needs"
 	@$(PIP_INSTALL) -e '.[django,flask,fastapi,local,cli,examples]'
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed-test: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@echo "==> installing what the tests need"
 	@$(PIP_INSTALL) -e '.[test]'
 	@touch $(VENV)/.installed-demo $@
 
-$(VENV)/.installed-browser: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed-browser: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@echo "==> installing what the tests in a browser need"
 	@$(PIP_INSTALL) -e '.[browser]'
 	@touch $(VENV)/.installed-demo $(VENV)/.installed-test $@
 
-$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed-dev: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@echo "==> installing what development needs"
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $(VENV)/.installed-demo $(VENV)/.installed-test $@

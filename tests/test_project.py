@@ -4,6 +4,7 @@ import ast
 import importlib
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -284,3 +285,30 @@ def test_every_requirement_is_pinned() -> None:
         assert match
         pinned.add(match["name"].lower())
     assert {name.lower() for name in requirement_names()} <= pinned
+
+
+def test_the_oldest_versions_are_those_of_the_bounds() -> None:
+    """Each bound of what users install is pinned for the tests with the oldest, and only once."""
+    script = [sys.executable, str(ROOT / ".ci" / "oldest.py")]
+    shown = subprocess.run(script, capture_output=True, text=True, timeout=30, check=True)
+    pinned: dict[str, str] = {}
+    for line in shown.stdout.splitlines():
+        match = CONSTRAINT.fullmatch(line)
+        assert match
+        name = re.sub(r"[-_.]+", "-", match["name"]).lower()
+        assert name not in pinned
+        pinned[name] = line
+    project = pyproject()
+    extras = project["optional-dependencies"]
+    for name in EXTRAS - {"browser", "dev", "test"}:
+        for bound in [*lines_of(project["dependencies"]), *lines_of(extras[name])]:
+            # FastAPI asks for more than what Django's and Flask's sites need.
+            if not bound.startswith("opentelemetry-api"):
+                assert bound.replace(">=", "==") in pinned.values()
+    assert {"pytest", "hypothesis", "opentelemetry-api"} <= set(pinned)
+
+
+def lines_of(requirements: object) -> list[str]:
+    """A list of requirements, as strings."""
+    assert isinstance(requirements, list)
+    return [str(line) for line in requirements]
