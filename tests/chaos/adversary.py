@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from .service import Service
-from .wire import Answer, Gone, Question, Wire, read_answer, read_question
+from .wire import Answer, Gone, Question, Wire, read_answer, read_question, stop_listening
 
 __all__ = ["Adversary", "Stage", "Toxic"]
 
@@ -94,9 +94,9 @@ class Adversary:
 
     async def refuse(self) -> None:
         """Take no connections: they are refused at once."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        server, self._server = self._server, None
+        if server is not None:
+            await stop_listening(server)
         for sock in self._full:
             sock.close()
         self._full.clear()
@@ -226,7 +226,7 @@ class Stage:
         self._ready.set_result((loop, stop))
         await stop.wait()
         living.cancel()
-        self.service.stop()
+        await self.service.stop()
         await self.adversary.refuse()
         self.adversary.reset_all()
         others = asyncio.all_tasks() - {asyncio.current_task()}

@@ -12,7 +12,7 @@ from typing import Any
 from tests.core.certificate import Authority
 
 from .adversary import Adversary, Toxic
-from .wire import Wire
+from .wire import Wire, stop_listening
 
 __all__ = ["Expires", "ForgetsTls", "HandshakeHangs"]
 
@@ -78,7 +78,7 @@ class ForgetsTls(Toxic):
 
     async def end(self, adversary: Adversary) -> None:
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
         await adversary.listen()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,7 +8,7 @@ import json
 import secrets
 from typing import Any
 
-from .wire import Answer, Gone, Question, read_question
+from .wire import Answer, Gone, Question, read_question, stop_listening
 
 __all__ = ["FLAG", "Service", "value_of"]
 
@@ -46,10 +46,10 @@ class Service:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Listen no more."""
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
 
     def change(self) -> int:
         """Make a new version, and tell of it; the version."""

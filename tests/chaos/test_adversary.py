@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -327,6 +328,22 @@ def test_no_fault_is_seen_where_none_is(clean: tuple[bytes, ...]) -> None:
     """The look for differences finds none without a toxic."""
     assert len(clean) == 3
     assert not is_seen(Fault("none", "nothing", Toxic), clean)
+
+
+def test_who_comes_at_the_very_end_leaves_no_socket_open() -> None:
+    """A connection that arrives together with the end of a stage is closed, not forgotten."""
+    busy, stage = threading.Event(), Stage(changes=3600)
+
+    def hold() -> None:
+        busy.set()
+        time.sleep(0.1)
+
+    with contextlib.ExitStack() as stack:
+        with stage:
+            stage._loop.call_soon_threadsafe(hold)
+            assert busy.wait(10)
+            there = stack.enter_context(connection(stage))
+        assert heard(there) == b""
 
 
 def test_a_certificate_expires_in_mid_run(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-__all__ = ["Answer", "Gone", "Question", "Wire", "read_answer", "read_question"]
+__all__ = ["Answer", "Gone", "Question", "Wire", "read_answer", "read_question", "stop_listening"]
 
 _PIECE = 64 * 1024
 _LONGEST_HEAD = 64 * 1024
@@ -201,3 +201,16 @@ class Wire:
         """End it in the regular way."""
         self._writer.close()
         raise Gone
+
+
+async def stop_listening(server: asyncio.Server) -> None:
+    """Take no more connections.
+
+    asyncio forgets the socket of one that it took in the moment before its server is closed, so
+    those are let in first.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    await asyncio.sleep(0)
+    server.close()
