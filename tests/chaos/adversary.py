@@ -232,7 +232,8 @@ class Stage:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait(others, timeout=5)
+        if others:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(others, timeout=5)
         # Transports that were closed just now are gone a moment later, those of TLS a bit more.
         await asyncio.sleep(0.05)
