@@ -25,7 +25,6 @@ from .config import AnalyticsConfig, Config, RetryConfig
 from .context import Context
 from .errors import ClientClosedError, ConfigurationError, EvaluationError, ShipSilentlyError
 from .flags import Flags
-from .handles import Flushed, Subscription
 from .values import (
     ConnectionState,
     EvaluationResult,
@@ -69,9 +68,12 @@ __all__ = [
 _ASKED_FOR = {
     "FlagKey": "shipsilently_core.flagset",
     "FlagSet": "shipsilently_core.flagset",
+    "Flushed": "shipsilently_core.handles",
+    "Subscription": "shipsilently_core.handles",
 }
 
 if TYPE_CHECKING:
     from .flagset import FlagKey, FlagSet
+    from .handles import Flushed, Subscription
 else:  # a type checker would take every other name to be there, too
     __getattr__, __dir__ = _late_names(globals(), _ASKED_FOR)

@@ -22,12 +22,10 @@ from ._process import (
 )
 from ._seen import NOTHING
 from ._view import FROM_CACHE, UNSET, View, overridden
-from ._watch import Results, Watch, differing
 from .config import Config, checked_seconds, configured
 from .context import Context
 from .errors import ClientClosedError
 from .flags import Flags
-from .handles import Flushed, Subscription
 from .values import (
     ConnectionState,
     EvaluationResult,
@@ -46,7 +44,9 @@ if TYPE_CHECKING:
     from ._settings import Settings
     from ._snapshot import Snapshot
     from ._transport import Transport
+    from ._watch import Results, Watch
     from ._wire import Reply
+    from .handles import Flushed, Subscription
 
     #: The type of a default that is given by its name, and so of what comes back.
     Value = TypeVar("Value", bool, str, float, dict[str, Any])
@@ -92,6 +92,7 @@ class ShipSilentlyClient:
         from ._clock import SystemClock
         from ._evaluation import Evaluator
         from ._resolver import Resolver
+        from ._watch import Watch
 
         self._config = configured(config, settings)
         self._transport: Transport | None = transport
@@ -435,6 +436,9 @@ class ShipSilentlyClient:
             ClientClosedError: The client has been closed.
             ConfigurationError: The interval is not a positive number of seconds.
         """
+        from ._watch import Watch, differing
+        from .handles import Subscription
+
         interval = self._config.polling_interval
         if polling_interval is not None:
             interval = checked_seconds("polling_interval", polling_interval)
@@ -501,6 +505,8 @@ class ShipSilentlyClient:
         context manager, plain and asynchronous, and a decorator of plain and
         coroutine functions.
         """
+        from .handles import Flushed
+
         return Flushed(self, timeout)
 
     def status(self) -> Status:
@@ -703,6 +709,8 @@ class ShipSilentlyClient:
         self._emitter.call(what, function, *args)
 
     def _baseline_results(self, last: Results | None, new: Results, announced: bool) -> None:
+        from ._watch import differing
+
         changed = frozenset[str]() if last is None else differing(last, new)
         for key in sorted(changed):
             old = None if last is None else last.get(key)
