@@ -160,6 +160,7 @@ def test_a_snapshot_is_what_bootstrap_reads(
     """`snapshot` prints or writes every flag for the client's own context, without a database."""
     printed = json.loads(run("snapshot"))
     assert printed["flags"]["who"] == {"value": "system", "reason": "default"}
+    assert json.loads(run("snapshot", "-o", "-"))["flags"] == printed["flags"]
     path = tmp_path / "flags.json"
     assert run("snapshot", "-o", str(path)) == ""
     assert json.loads(path.read_text())["flags"] == printed["flags"]

@@ -19,7 +19,11 @@ def add_parser(subparsers: Any) -> Any:
         "snapshot", help="every flag's value as JSON, to ship with the site as BOOTSTRAP"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write there, whole or not at all"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write there, whole or not at all; - is standard output",
     )
     return parser
 
@@ -40,7 +44,7 @@ def run(
         taken = take(client, context)
     except NoAnswerError as error:
         raise CommandError(str(error)) from None
-    if output is None:
+    if output is None or output == Path("-"):
         command.stdout.write(taken.document)
     else:
         try:
