@@ -172,7 +172,8 @@ def test_a_background_that_is_switched_off_starts_nothing() -> None:
     run = Running(None, background=False)
     run.client.start()
     assert run.client.flags({"userId": "u1"}).get("a") == 1
-    assert set(threading.enumerate()) == before
+    # Those of tests before may end meanwhile.
+    assert set(threading.enumerate()) <= before
     assert run.client.connection_state is ConnectionState.IDLE
     assert run.service.tickets == 0
     run.client.close()

@@ -355,6 +355,19 @@ def test_a_read_that_a_logout_overtakes_keeps_nobody(
         assert client.get("/out").text == "ada nobody nobody"
 
 
+def test_logins_are_followed_before_any_request(
+    service: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A logout before the first flag is heard, also in a request that is pushed by hand."""
+    flask_login = sys.modules["flask_login"]
+    monkeypatch.setattr(current, "_followed", None)
+    flask_login.user_logged_in.disconnect(current._on_login)
+    flask_login.user_logged_out.disconnect(current._on_logout)
+    ShipSilently(bare_app(), client=client_of(service))
+    assert current._on_login in list(flask_login.user_logged_in.receivers_for(None))
+    assert current._on_logout in list(flask_login.user_logged_out.receivers_for(None))
+
+
 @pytest.mark.parametrize(("step", "then"), [("out", "nobody"), ("bob", "bob")])
 @pytest.mark.parametrize("own", [True, False], ids=["loader", "login"])
 def test_a_copy_of_the_request_that_knows_the_user_before_keeps_nobody(

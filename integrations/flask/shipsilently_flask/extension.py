@@ -108,6 +108,8 @@ class ShipSilently:
         _add_to_jinja(app)
         if settings.anonymous_id == "cookie":
             answer_last(app)
+        # Here, too, since a request that is pushed by hand has no first-request hooks.
+        follow_logins()
         _at_first_request(app)
         app.cli.add_command(_Commands("shipsilently", help=_HELP))
         app.extensions[NAME] = State(settings, self, client, asked)
