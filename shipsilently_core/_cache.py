@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ._clock import Clock
-from ._process import Lock
+from ._process import UNMARKED, Lock, Mark
 from ._snapshot import Row, Snapshot
+
+if TYPE_CHECKING:
+    from .context import Context
 
 __all__ = ["Cache", "Entry", "SharedBodies", "Stamp"]
 
@@ -56,6 +61,7 @@ class Entry(Struct, gc=False, eq=False):
         looked: When such a store was last asked for something newer.
         used: The cache's tick at the last read.
         generation: That of `batch`, or -1.
+        moment: The same.
     """
 
     snapshot: Snapshot
@@ -66,6 +72,7 @@ class Entry(Struct, gc=False, eq=False):
     looked: Stamp | None = None
     used: int = 0
     generation: int = -1
+    moment: float = -1.0
 
 
 class Cache:
@@ -116,6 +123,11 @@ class Cache:
         self._lock = Lock()
         #: How many times the service has said that something changed.
         self.generation: int = 0
+        #: Its first byte is not 0 while there is nothing to `prepare`.
+        self.steady: Mark = UNMARKED
+        #: Looks after whatever a request needs, as a background in this process; given by whoever
+        #: has something to look after.
+        self.prepare: Callable[[], object] = lambda: None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -164,20 +176,22 @@ class Cache:
             entry.used = self._tick
         return entry
 
-    def fresh_flags(self, key: bytes) -> Snapshot | None:
+    def fresh(self, context: Context) -> Snapshot | None:
         """What can be used of a context without asking the service: `get` and `is_fresh` at once.
 
-        Every request comes by here.
+        Every request comes by here, so whatever is to be looked after before one is `prepare`'s.
         """
+        if not self.steady[0]:
+            self.prepare()
         # What is an attribute of an object, not of its class, is called sooner by a name.
         # In this order: see `live`.
         found, fresh_for = self._found, self.fresh_for
-        entry = found(key)
+        entry = found(context.body)
         if entry is None or entry.generation != self.generation:
             return None
         if fresh_for != _FOR_EVER:
-            batch, monotonic = entry.batch, self._monotonic
-            if batch is None or monotonic() - batch.moment >= fresh_for:
+            monotonic = self._monotonic
+            if monotonic() - entry.moment >= fresh_for:
                 return None
         self._tick = entry.used = self._tick + 1
         return entry.snapshot
@@ -315,7 +329,7 @@ class Cache:
         self._tick += 1
         entry.used = self._tick
         if entry.batch is not None:
-            entry.generation = entry.batch.generation
+            entry.generation, entry.moment = entry.batch.generation, entry.batch.moment
         self._entries[key] = entry
         if len(self._entries) > self._max:
             self._evict()

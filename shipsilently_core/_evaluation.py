@@ -310,7 +310,7 @@ class Evaluator(Knowledge):
             A view; or an attempt and whether this caller has to carry it out.
         """
         key = context.body
-        fresh = self.cache.fresh_flags(key)
+        fresh = self.cache.fresh(context)
         if fresh is not None:
             return self.current(fresh)
         entry = self.cache.get(key)

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from ._kinds import unshared
 from .values import EvaluationResult, Reason, Source
 
-__all__ = ["NO_ROWS", "Row", "Snapshot", "result_of"]
+__all__ = ["FROM_CACHE", "NO_ROWS", "Row", "Snapshot", "result_of"]
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -30,6 +30,9 @@ class _Made(Struct, frozen=True):
     nested: frozenset[str]
 
 
+#: Looked up once: to find a member of an enumeration takes as long as to read a flag.
+FROM_CACHE = Source.CACHE
+
 #: Nothing is ever put into it.
 NO_ROWS: dict[str, Row] = {}
 
@@ -44,6 +47,8 @@ class Snapshot(Struct, gc=False, eq=False):
             that it does not hold.
         base: Another snapshot, which has no base, with all the flags that `own` leaves out.
         made: What `results` has made of the own rows last.
+        ready: The same, where it is all that `results` gives for what is fresh and from the
+            cache, so that a copy of it can be handed out.
         shared: The base's rows; none without a base.
     """
 
@@ -51,6 +56,7 @@ class Snapshot(Struct, gc=False, eq=False):
     complete: bool
     base: Snapshot | None = None
     made: _Made | None = None
+    ready: dict[str, EvaluationResult] | None = None
     shared: dict[str, Row] = field(default_factory=lambda: NO_ROWS)
 
     def __post_init__(self) -> None:
@@ -118,6 +124,7 @@ class Snapshot(Struct, gc=False, eq=False):
         }
         nested = frozenset(k for k, row in self.own.items() if type(row.value) in (dict, list))
         made = self.made = _Made(source, fallback, results, nested)
+        self.ready = None if source is not FROM_CACHE or fallback or nested else results
         return made
 
 

@@ -13,7 +13,6 @@ from ._snapshot import Row, Snapshot, result_of
 from .values import EvaluationResult, Failure, Reason, Source
 
 __all__ = [
-    "FROM_CACHE",
     "IMPERSONAL",
     "UNSET",
     "StandIn",
@@ -31,9 +30,6 @@ class _Unset:
 
 UNSET: Any = _Unset()
 """Stands for a default that the caller left out."""
-
-#: Looked up once: to find a member of an enumeration takes as long as to read a flag.
-FROM_CACHE = Source.CACHE
 
 #: What one context's flags may tell of anybody: no personal rule made them.
 IMPERSONAL = (Reason.DEFAULT, Reason.FLAG_DISABLED)

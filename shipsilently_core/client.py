@@ -13,7 +13,6 @@ from ._overrides import overrides
 from ._process import (
     UNMARKED,
     Lock,
-    Mark,
     ProcessGuard,
     at_exit_and_fork,
     in_thread,
@@ -21,7 +20,8 @@ from ._process import (
     running_loop,
 )
 from ._seen import NOTHING
-from ._view import FROM_CACHE, UNSET, View, overridden
+from ._snapshot import FROM_CACHE
+from ._view import UNSET, View, overridden
 from .config import Config, checked_seconds, configured
 from .context import Context
 from .errors import ClientClosedError
@@ -103,8 +103,11 @@ class ShipSilentlyClient:
         self.evaluator: Evaluator = Evaluator(
             self._config, self._clock, rng, self._report, self._dropped, self._evaluated
         )
-        #: Looked up once, for `fresh`.
-        self._fresh_flags = self.evaluator.cache.fresh_flags
+        cache = self.evaluator.cache
+        cache.prepare = self._begin_request
+        #: For integrations: what a request sees where nobody has to be asked, else ``None``. The
+        #: cache's own, since every request comes by here and most go no further.
+        self.fresh: Callable[[Context], Snapshot | None] = cache.fresh
         self._resolver = Resolver(self.evaluator, self._sender, self._asender)
         self._emitter = signals.Emitter(self.evaluator.notices.once)
         self._has_network = transport is None
@@ -112,8 +115,6 @@ class ShipSilentlyClient:
         self._background: Background | None = None
         #: Whether a parent of this process had started its background, and this one has not yet.
         self._left_behind = False
-        #: Its first byte is not 0 while there is nothing to look after before a request.
-        self._steady: Mark = UNMARKED
         #: Whether the connections have been closed, after everything that used them had ended.
         self._let_go = False
         self._on_state: tuple[Callable[[ConnectionState], object], ...] = ()
@@ -332,14 +333,12 @@ class ShipSilentlyClient:
                 For loops that serve one request only, as Flask's do.
             attributes: See `Context`.
         """
-        if attributes:
-            given = Context(context, **attributes)
-        else:
-            # As integrations give it, once in each request.
-            given = context if type(context) is Context else Context.of(context)
-        if given.dropped:
-            self.evaluator.tell_dropped(given)
-        return Flags(self, given, NOTHING, block_event_loop)
+        # As integrations give it, once in each request.
+        if type(context) is not Context or attributes:
+            context = Context(context, **attributes) if attributes else Context.of(context)
+        if context.dropped:
+            self.evaluator.tell_dropped(context)
+        return Flags(self, context, NOTHING, block_event_loop)
 
     def resolve(self, context: Context, may_block: bool) -> tuple[View, bool]:
         """For integrations: what a request sees, and whether that is worth keeping."""
@@ -347,14 +346,6 @@ class ShipSilentlyClient:
             return self._unasked(context), True
         self._begin_request()
         return self._resolver.resolve(context, may_block=may_block)
-
-    def fresh(self, context: Context) -> Snapshot | None:
-        """For integrations: what a request sees where nobody has to be asked, else ``None``."""
-        # Every request comes by here, and most go no further.
-        if not self._steady[0]:
-            self._begin_request()
-        fresh_flags = self._fresh_flags
-        return fresh_flags(context.body)
 
     def afresh(self, context: Context) -> Snapshot | None:
         """For integrations: `fresh`, in a task."""
@@ -657,7 +648,7 @@ class ShipSilentlyClient:
         transport = self._transport
         if transport is not None:
             transport.forget()
-        self._steady = UNMARKED
+        self.evaluator.cache.steady = UNMARKED
         self._left_behind = self._left_behind or self._background is not None
         self._background = None
 
@@ -667,7 +658,7 @@ class ShipSilentlyClient:
         if self._background is None and self._starts_itself and not self.evaluator.closed:
             self._start()
         if self._background is not None or not self._starts_itself:
-            self._steady = self._guard.mark
+            self.evaluator.cache.steady = self._guard.mark
 
     def _start(self) -> None:
         # Here, not above: processes that only import an app, and there are many, have none.

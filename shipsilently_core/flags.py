@@ -12,7 +12,8 @@ from ._kinds import FLAT
 from ._overrides import overrides
 from ._process import on_event_loop
 from ._seen import LATER, NESTED, NO_ROWS, NOTHING, Apart, Seen
-from ._view import FROM_CACHE, UNSET, View, overridden
+from ._snapshot import FROM_CACHE
+from ._view import UNSET, View, overridden
 from .context import Context
 from .errors import EvaluationError
 from .signals import flag_evaluated
@@ -177,7 +178,8 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if known is None:
             results = self._view(seen).results()
         else:
-            results = known.results(FROM_CACHE, False)
+            ready = known.ready
+            results = known.results(FROM_CACHE, False) if ready is None else ready.copy()
         return overridden(results) if overrides.values else results
 
     async def aevaluate_all(self) -> dict[str, EvaluationResult]:
@@ -426,17 +428,16 @@ class Flags(Struct, eq=False):  # no other class is made as fast
 
     def _seen(self) -> Seen:
         if self._short is NOTHING:
-            # Nearly every request finds what it needs here, on as few steps as can be. The
-            # context may not have been asked for; that one has never been evaluated.
-            reloads = self._reloads
-            own = self._client.fresh(self._context)
+            # Nearly every request finds what it needs here, on as few steps as can be.
+            fresh = self._client.fresh
+            own = fresh(self._context)
             if own is None:
                 return self._first()
             # As `_show`, without its call.
             made = Seen(own, None, {}, own.own, own.shared, False)
             # Nothing is called from this look to the next line, so no other thread comes
             # between: the first one's is everybody's.
-            if self._short is NOTHING and reloads == self._reloads:
+            if self._short is NOTHING:
                 self._now = self._short = made
                 return made
         return self._seen_later()
