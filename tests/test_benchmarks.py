@@ -144,6 +144,12 @@ def test_the_manual_quotes_the_ratios_that_were_measured() -> None:
         ("flask_app", "app.test_client().get('/').text"),
         ("fastapi_asking_app", "starlette.testclient.TestClient(app).get('/').text"),
         ("fastapi_app", "starlette.testclient.TestClient(app).get('/').text"),
+        ("flask_noting_app", "app.test_client().get('/').text"),
+        ("fastapi_noting_app", "starlette.testclient.TestClient(app).get('/').text"),
+        (
+            "django_noting_app",
+            "django.test.Client(HTTP_HOST='localhost').get('/').content.decode()",
+        ),
         ("django_app", "django.test.Client(HTTP_HOST='localhost').get('/').content.decode()"),
     ],
 )

@@ -1,7 +1,8 @@
 """The example sites as they would be if nobody had installed flags: same pages, same text.
 
 Each page is the example's own template with its flags taken out, so that both send the same
-number of bytes. For a server: ``benchmarks.bench.plain_sites:flask_app`` and so on.
+number of bytes. Those called ``noting`` read as many flags as the example, for the same visitor,
+of the least that flags can be. For a server: ``benchmarks.bench.plain_sites:flask_app`` and so on.
 """
 
 from __future__ import annotations
@@ -12,24 +13,44 @@ import re
 import shutil
 import sys
 import tempfile
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from .least import ASGILeast, Noting
+
 __all__ = [
     "django_app",
+    "django_noting_app",
     "fastapi_app",
     "fastapi_asking_app",
+    "fastapi_noting_app",
     "flask_app",
+    "flask_noting_app",
 ]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
+_ENDED = (r"{% endflag %}", "{% endif %}")
 _TAKEN_OUT = (
     (r"{% load shipsilently %}", ""),
     (r'{% flag_value "banner" default="grey" as banner %}', ""),
     (r'{% flag "[\w-]+" %}', "{% if switched %}"),
-    (r"{% endflag %}", "{% endif %}"),
     (r'{% set banner = flag\("banner", default="blue"\) %}', '{% set banner = "blue" %}'),
+    _ENDED,
+)
+#: What asks the least that flags can be, in Jinja.
+_NOTED_IN_JINJA = (
+    (r'{% flag ("[\w-]+") %}', r"{% if \1 is noted %}"),
+    (r'{% set banner = flag\("banner", default="blue"\) %}', '{% set banner = noted("banner") %}'),
+    _ENDED,
+)
+#: The same in Django.
+_NOTED_IN_DJANGO = (
+    (r"{% load shipsilently %}", "{% load noted %}"),
+    (r'{% flag_value "banner" default="grey" as banner %}', '{% noted "banner" as banner %}'),
+    (r'{% flag ("[\w-]+") %}', r"{% noted \1 as switched %}{% if switched %}"),
+    _ENDED,
 )
 
 DETAIL = {
@@ -40,9 +61,28 @@ DETAIL = {
     "rule_id": None,
 }
 
+#: What every visitor gets, and so what a read falls back to.
+SHOWN: dict[str, Any] = {"new-checkout": False, "banner": "blue"}
 
-def pages(folder: Path) -> Path:
-    """A folder with the templates of this one, with their flags taken out.
+#: The visitor's flags, where templates ask them.
+_noting: ContextVar[Noting] = ContextVar("noting")
+
+
+def noting_of(who: str) -> Noting:
+    """A visitor's flags."""
+    Noting.users.setdefault(who, (1, SHOWN))
+    flags = Noting(who)
+    _noting.set(flags)
+    return flags
+
+
+def noted(key: str) -> Any:
+    """What a template reads: a test, a function and a tag."""
+    return _noting.get().get(key, SHOWN[key])
+
+
+def pages(folder: Path, changes: tuple[tuple[str, str], ...] = _TAKEN_OUT) -> Path:
+    """A folder with the templates of this one, with their flags taken out or replaced.
 
     Files, as there: frameworks that look whether one has changed are to do so in both.
     """
@@ -50,7 +90,7 @@ def pages(folder: Path) -> Path:
     atexit.register(shutil.rmtree, found, ignore_errors=True)
     for path in folder.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
-        for pattern, instead in _TAKEN_OUT:
+        for pattern, instead in changes:
             text = re.sub(pattern, instead, text)
         copy = found / path.relative_to(folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -58,12 +98,14 @@ def pages(folder: Path) -> Path:
     return found
 
 
-def flask_app() -> Any:
+def flask_app(*, noting: bool = False) -> Any:
     """The Flask example without flags."""
-    from flask import Blueprint, Flask, render_template
-    from flask_login import LoginManager  # type: ignore[import-untyped]
+    from flask import Blueprint, Flask, g, make_response, render_template, request
+    from flask_login import LoginManager, current_user  # type: ignore[import-untyped]
 
-    app = Flask("plain_flask", template_folder=str(pages(EXAMPLES / "flask" / "templates")))
+    found = pages(EXAMPLES / "flask" / "templates", _NOTED_IN_JINJA if noting else _TAKEN_OUT)
+    app = Flask("plain_flask", template_folder=str(found))
+    app.jinja_env.tests["noted"] = app.jinja_env.globals["noted"] = noted
     app.config["SESSION_COOKIE_NAME"] = "flask_shop"
     app.secret_key = "bench"
     people = {"ada": 1, "bob": 2}
@@ -75,10 +117,22 @@ def flask_app() -> Any:
     def home() -> str:
         return render_template("home.html", people=people, checkout=DETAIL, switched=False)
 
+    def home_noting() -> Any:
+        # Each visitor has a cookie, as in the example.
+        who = current_user.get_id() if current_user.is_authenticated else None
+        if who is None:
+            who = request.cookies.get("visitor")
+        g.noting = noting_of(who or "new")
+        g.noting.get("new-checkout", False)
+        response = make_response(home())
+        if who is None:
+            response.set_cookie("visitor", "one who comes again")
+        return response
+
     def nothing() -> str:
         return ""
 
-    shop.add_url_rule("/", "home", home)
+    shop.add_url_rule("/", "home", home_noting if noting else home)
     shop.add_url_rule("/login", "login", nothing, methods=["POST"])
     shop.add_url_rule("/logout", "logout", nothing, methods=["POST"])
     beta.add_url_rule("/gifts", "gifts", nothing)
@@ -88,7 +142,12 @@ def flask_app() -> Any:
     return app
 
 
-def fastapi_app(*, asking: bool = False) -> Any:
+def flask_noting_app() -> Any:
+    """The same, with the least that its flags can be."""
+    return flask_app(noting=True)
+
+
+def fastapi_app(*, asking: bool = False, noting: bool = False) -> Any:
     """The FastAPI example without flags."""
     from fastapi import Depends, FastAPI, Request
     from fastapi.responses import HTMLResponse
@@ -97,7 +156,9 @@ def fastapi_app(*, asking: bool = False) -> Any:
 
     app = FastAPI(title="A small shop")
     app.add_middleware(SessionMiddleware, secret_key="bench")
-    templates = Jinja2Templates(pages(EXAMPLES / "fastapi" / "templates"))
+    found = pages(EXAMPLES / "fastapi" / "templates", _NOTED_IN_JINJA if noting else _TAKEN_OUT)
+    templates = Jinja2Templates(found)
+    templates.env.tests["noted"] = templates.env.globals["noted"] = noted
     plans = {"ada": "pro", "bob": "free"}
 
     async def current_user(request: Any) -> str | None:
@@ -119,16 +180,30 @@ def fastapi_app(*, asking: bool = False) -> Any:
 
     home.__annotations__.update({"request": Request, "return": HTMLResponse})
     home.__defaults__ = (Depends(current_user),)
-    if asking:
+    if asking or noting:
 
         async def nothing() -> None:
             return None
 
+        async def of_visitor(request: Any) -> Any:
+            return noting_of(await current_user(request) or "anonymous")
+
+        of_visitor.__annotations__["request"] = Request
+
         async def home_of_two(request: Any, user: Any, found: Any) -> Any:
+            if found is not None:
+                # As the example's page reads by itself: one with its reason, and one of a class.
+                found.get("new-checkout", False)
+                found.get("banner", "blue")
             return await home(request, user)
 
         home_of_two.__annotations__.update({"request": Request, "return": HTMLResponse})
-        home_of_two.__defaults__ = (Depends(current_user), Depends(nothing))
+        home_of_two.__defaults__ = (
+            Depends(current_user),
+            Depends(of_visitor if noting else nothing),
+        )
+        if noting:
+            app.add_middleware(ASGILeast)
         app.get("/", response_class=HTMLResponse)(home_of_two)
         return app
     app.get("/", response_class=HTMLResponse)(home)
@@ -140,10 +215,15 @@ def fastapi_asking_app() -> Any:
     return fastapi_app(asking=True)
 
 
+def fastapi_noting_app() -> Any:
+    """The same, with the least that its flags can be."""
+    return fastapi_app(noting=True)
+
+
 urlpatterns: list[Any] = []
 
 
-def django_app() -> Any:
+def django_app(*, noting: bool = False) -> Any:
     """The Django example without flags, for WSGI."""
     import importlib
 
@@ -161,7 +241,11 @@ def django_app() -> Any:
         name for name in settings["INSTALLED_APPS"] if name not in ("shipsilently_django", "shop")
     ]
     settings["MIDDLEWARE"] = [name for name in settings["MIDDLEWARE"] if "shipsilently" not in name]
-    settings["TEMPLATES"][0]["DIRS"] = [pages(folder / "shop" / "templates")]
+    found = pages(folder / "shop" / "templates", _NOTED_IN_DJANGO if noting else _TAKEN_OUT)
+    settings["TEMPLATES"][0]["DIRS"] = [found]
+    if noting:
+        settings["TEMPLATES"][0]["OPTIONS"]["libraries"] = {"noted": f"{__package__}.noted_tag"}
+        settings["MIDDLEWARE"].append(f"{__package__}.least.DjangoLeast")
     configured.configure(**settings)
     django.setup()
     from django.core.wsgi import get_wsgi_application
@@ -171,6 +255,10 @@ def django_app() -> Any:
 
     def home(request: HttpRequest) -> HttpResponse:
         context = {"detail": DETAIL, "banner": "blue", "switched": False}
+        if noting:
+            user = request.user  # type: ignore[attr-defined]
+            who = user.get_username() if user.is_authenticated else "anonymous"
+            noting_of(who).get("new-checkout", False)
         return render(request, "shop/home.html", context)
 
     def nothing(request: HttpRequest) -> HttpResponse:
@@ -181,3 +269,8 @@ def django_app() -> Any:
         path(f"{name}/", nothing, name=name) for name in ("login", "logout", "delivery", "flags")
     )
     return get_wsgi_application()
+
+
+def django_noting_app() -> Any:
+    """The same, with the least that its flags can be."""
+    return django_app(noting=True)

@@ -7,20 +7,16 @@ installed the views answer without a flag.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
-from time import time
-from typing import Any, ClassVar
-
-from asgiref.sync import markcoroutinefunction
+from typing import Any
 
 from benchmarks import frameworks
 from benchmarks.frameworks import CLIENT, EXTENSION, Run, at_own_url, in_loop
 
 from . import peers
+from .least import ASGILeast, Held, Noting
 from .outcome import Settings
 from .timing import Work, take_turns
 
@@ -29,6 +25,7 @@ __all__ = ["KEYS", "SITES", "asgi_runs", "measure", "optional"]
 #: The flags that a view reads.
 KEYS = [f"flag-{number}" for number in range(10)]
 FLAGS = frameworks.FLAGS
+Noting.users["somebody"] = (1, FLAGS)
 
 BARE, OURS, ONE, TEN, FURAGU, FURAGU_TEN = (
     "bare",
@@ -50,20 +47,6 @@ LAUNCHDARKLY_TEN, STATSIG_TEN = (
 )
 
 
-class Held:
-    """The least that flags can be: a dictionary, asked with a default."""
-
-    __slots__ = ("_values",)
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._values = values
-
-    def get(self, key: str, default: Any) -> Any:
-        """The value, if it is of the default's type."""
-        value = self._values.get(key)
-        return value if type(value) is type(default) else default
-
-
 def ten_of_held(request: object = None) -> None:
     """Ten reads of the least that flags can be."""
     held = Held(FLAGS)
@@ -71,104 +54,11 @@ def ten_of_held(request: object = None) -> None:
         held.get(key, False)
 
 
-class Noting:
-    """The least that a user's flags can be whose reads are counted.
-
-    There is no age, no limit to how many users are held, no fork, nobody who listens, no test
-    that sets flags, no value that has to be copied, and nothing that serves where one is missing.
-    """
-
-    __slots__ = ("_noted", "_rows", "_who")
-
-    users: ClassVar[dict[bytes, tuple[int, dict[str, bool]]]] = {b"{}": (1, FLAGS)}
-    generation = 1
-    #: When each request read its first flag, and what it has read; delivered by nobody.
-    sheets: ClassVar[deque[tuple[float, dict[str, Any]]]] = deque(maxlen=100)
-
-    _rows: dict[str, bool]
-
-    def __init__(self, who: bytes) -> None:
-        self._who = who
-        self._noted: dict[str, Any] | None = None
-
-    def get(self, key: str, default: Any) -> Any:
-        """The value, if it is of the default's type."""
-        noted = self._noted
-        if noted is None:
-            generation, self._rows = self.users[self._who]
-            assert generation == self.generation
-            noted = self._noted = {}
-            self.sheets.append((time(), noted))
-        value = self._rows.get(key)
-        if type(value) is not type(default):
-            return default
-        if key not in noted:
-            noted[key] = value
-        return value
-
-
 def ten_noted(request: object = None) -> None:
     """Ten reads of that."""
-    flags = Noting(b"{}")
+    flags = Noting("somebody")
     for key in KEYS:
         flags.get(key, False)
-
-
-class DjangoLeast:
-    """Sets a context variable and an attribute, and takes the variable back."""
-
-    sync_capable = True
-    async_capable = True
-
-    def __init__(self, get_response: Any) -> None:
-        self.get_response = get_response
-        self._is_async = asyncio.iscoroutinefunction(get_response)
-        if self._is_async:
-            markcoroutinefunction(self)
-
-    def __call__(self, request: Any) -> Any:
-        """Handle a request."""
-        if self._is_async:
-            return self.in_task(request)
-        before = _variable.get()
-        request.least = Held(FLAGS)
-        _variable.set(request)
-        try:
-            return self.get_response(request)
-        finally:
-            _variable.set(before)
-
-    async def in_task(self, request: Any) -> Any:
-        """The same."""
-        before = _variable.get()
-        request.least = Held(FLAGS)
-        _variable.set(request)
-        try:
-            return await self.get_response(request)
-        finally:
-            _variable.set(before)
-
-
-class ASGILeast:
-    """The same for a scope."""
-
-    def __init__(self, app: Any) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle a request."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        least = scope["least"] = Held(FLAGS)
-        token = _variable.set(least)
-        try:
-            await self.app(scope, receive, send)
-        finally:
-            _variable.reset(token)
-
-
-_variable: ContextVar[Any] = ContextVar("least", default=None)
 
 
 def _furagu() -> Any:
@@ -270,9 +160,9 @@ def _django(settings: Settings, *, loop: asyncio.AbstractEventLoop | None) -> An
         OURS: (view(lambda request: None), ours),
         ONE: (reading(KEYS[:1]), ours),
         TEN: (reading(KEYS), ours),
-        LEAST: (view(lambda request: None), [f"{__name__}.DjangoLeast"]),
+        LEAST: (view(lambda request: None), ["benchmarks.bench.least.DjangoLeast"]),
         LEAST_TEN: (view(ten_of_held), []),
-        NOTED_TEN: (view(ten_noted), [f"{__name__}.DjangoLeast"]),
+        NOTED_TEN: (view(ten_noted), ["benchmarks.bench.least.DjangoLeast"]),
     }
     if furagu is not None:
         variants[FURAGU] = (view(lambda request: None), theirs)
