@@ -4,7 +4,9 @@ only its own libraries and ``--help`` needs none."""
 from __future__ import annotations
 
 import codecs
+import errno
 import importlib
+import io
 import json
 import sys
 from collections.abc import Mapping
@@ -53,6 +55,10 @@ COMMANDS: Mapping[str, Subcommand] = {
 }
 
 
+#: What writing raises where a disk, a quota or a device is at its end.
+_FULL = frozenset({errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC)})
+
+
 class _MissingLibraryError(click.ClickException):
     exit_code = 2
 
@@ -63,6 +69,18 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, table: Mapping[str, Subcommand] = COMMANDS, **more: Any) -> None:
         super().__init__(*args, **more)
         self._table = table
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """Run a command; output that cannot be written is one plain line, and the status 1."""
+        try:
+            return super().main(*args, **more)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            # What is left in its buffer would be tried again at the end, and told in a traceback.
+            sys.stdout = io.StringIO()
+            click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+            sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the table's order."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -16,21 +17,13 @@ from msgspec import Struct
 from ._cache import Cache, Entry, Stamp
 from ._clock import Clock
 from ._consult import Consultation
+from ._holdings import Holdings
 from ._notices import Notices
 from ._process import Bell, Errand, Latch, Lock
-from ._saved import (
-    Collection,
-    Recalled,
-    SavedContext,
-    SavedSnapshot,
-    Seal,
-    Unreadable,
-    body_of,
-    snapshot_of,
-)
+from ._saved import SavedContext, Seal, Unreadable, body_of, snapshot_of
 from ._snapshot import Snapshot
 from ._storecalls import StoreCalls, name_of
-from .stores import FileStore, Found, SharedStore, SnapshotStore
+from .stores import Found, SharedStore, SnapshotStore
 from .values import Failure, FailureReport, StoreStatus
 
 __all__ = ["Keeper", "Look", "Wait"]
@@ -142,11 +135,16 @@ class Keeper:
         self.deadline: float = float(getattr(store, "deadline", _DEADLINE))
         self._load_deadline = float(getattr(store, "load_deadline", self.deadline))
         self._interval = float(getattr(store, "interval", _INTERVAL))
-        self._most_contexts = int(getattr(store, "max_contexts", _MOST_CONTEXTS))
-        self._most_bytes = int(getattr(store, "max_bytes", _MOST_BYTES))
-        self._recalled: Recalled | None = None
-        #: What the store held when this process last read or wrote it.
-        self._last: bytes | None = None
+        self._holdings = Holdings(
+            seal,
+            cache,
+            clock,
+            self._tell_unreadable,
+            baseline=baseline,
+            shared=self.shared,
+            most_contexts=int(getattr(store, "max_contexts", _MOST_CONTEXTS)),
+            most_bytes=int(getattr(store, "max_bytes", _MOST_BYTES)),
+        )
         self._saved_at = float("-inf")
         self._saved_time: float | None = None
         self._dirty = False
@@ -194,11 +192,10 @@ class Keeper:
 
     def status(self) -> StoreStatus:
         """How it goes, at this moment."""
-        recalled = self._recalled
         return StoreStatus(
             kind=self._kind,
             loaded=self._load.done,
-            contexts=0 if recalled is None else len(recalled.contexts),
+            contexts=len(self._holdings),
             saved=self._saved_time,
             error=self._calls.error,
             cool_down=self._calls.cool_down,
@@ -222,24 +219,7 @@ class Keeper:
 
     def recall(self, context: bytes) -> Entry | None:
         """What an earlier process, or one beside this, knew of this context."""
-        recalled = self._recalled
-        if recalled is None:
-            return None
-        if recalled.contexts:
-            name = self._seal.name_of(context)
-            try:
-                found = recalled.find(name)
-            except Unreadable as error:
-                self._tell_unreadable(error)
-                found = None
-            if found is not None:
-                current, snapshot = found
-                # It may be of a time to come, since the clock was set back.
-                age = max(0.0, self._clock.time() - current)
-                self._cache.adopt(context, snapshot, age=age, kept=None, stamp=None)
-            # In this order: whoever asks at the same time finds it there or here.
-            recalled.forget(name)
-        return self._cache.get(context)
+        return self._holdings.recall(context)
 
     def _load_now(self) -> bool:
         self._read_again()
@@ -250,18 +230,8 @@ class Keeper:
         """Take in what the store holds, where that is something else than before."""
         name = self._seal.fingerprint
         data = self._call("load from", lambda: self._store.load(name), awaited=False)
-        if data is None:
-            return
-        try:
-            # In this order: what is not bytes may not even be comparable.
-            if not isinstance(data, bytes):
-                raise Unreadable("it is not bytes")
-            if data == self._last:
-                return
-            self._last = data
-            self._recalled = Recalled(self._seal.open_snapshot(name, data))
-        except Unreadable as error:
-            self._tell_unreadable(error)
+        if data is not None:
+            self._holdings.take_in(data)
 
     def _tell_unreadable(self, error: Unreadable) -> None:
         message = f"what the {self._kind} holds is not used: {error.why}; it will be replaced"
@@ -444,11 +414,38 @@ class Keeper:
     def _save(self) -> None:
         self._saved_at = self._clock.monotonic()
         name = self._seal.fingerprint
-        if isinstance(self._store, FileStore) and len(self._cache):
-            with self._store.locked(name):
-                self._save_as(name)
-        else:
+        with self._locked(name):
             self._save_as(name)
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        """Others save before this block or after it, where the store has a lock and it works."""
+        lock = getattr(self._store, "locked", None)
+        held: AbstractContextManager[object] | None = None
+        if lock is not None and len(self._cache):
+            try:
+                held = lock(name)
+                held.__enter__()
+            except Exception as error:
+                held = None
+                self._tell_unlocked(error)
+        try:
+            yield
+        finally:
+            if held is not None:
+                try:
+                    held.__exit__(None, None, None)
+                except Exception as error:
+                    self._tell_unlocked(error)
+
+    def _tell_unlocked(self, error: Exception) -> None:
+        self._notices.warn(
+            "store unlocked",
+            "the lock of the %s does not work (%s), so what several processes save at once may be "
+            "lost",
+            self._kind,
+            name_of(error),
+        )
 
     def _save_as(self, name: str) -> None:
         if not (self.shared and self._dirty):
@@ -456,56 +453,18 @@ class Keeper:
             # unless it is a baseline that has just been asked for.
             self._read_again()
         self._dirty = False
-        data = self._sealed()
+        try:
+            data = self._holdings.sealed()
+        except OverflowError:
+            self._calls.failed("save to", "even one context is larger than allowed")
+            return
         if data is None:
             return
         if self._done("save to", lambda: self._store.save(name, data)):
-            self._last = data
+            self._holdings.saved(data)
             self._saved_time = self._clock.time()
         else:
             self._dirty = True
-
-    def _sealed(self) -> bytes | None:
-        """What is known, as large as it may be; ``None`` where that is nothing."""
-        count = self._most_contexts
-        saved = self._collected(count)
-        while saved.contexts:
-            data = self._seal.close(self._seal.fingerprint, saved)
-            if len(data) <= self._most_bytes:
-                return data
-            if len(saved.contexts) == 1:
-                self._calls.failed("save to", "even one context is larger than allowed")
-                return None
-            # The baseline is not among those that are counted.
-            count = (len(saved.contexts) - (saved.baseline in saved.contexts)) // 2
-            saved = self._collected(count)
-        return None
-
-    def _collected(self, count: int) -> SavedSnapshot:
-        """What is known, of so many contexts: first of this process, then of others."""
-        wall = self._clock.time()
-        # Compressed, it takes a fraction of this.
-        collected = Collection(wall, self._seal.name_of(self._baseline), 2 * self._most_bytes)
-        known = self._cache.get(self._baseline)
-        own = [] if known is None else [(self._baseline, known)]
-        if not self.shared:
-            own += self._cache.recent(count + len(own))
-        for context, entry in own:
-            name = self._seal.name_of(context)
-            current, snapshot = wall - self._cache.age(entry), entry.snapshot
-            recalled = self._recalled
-            others = None if recalled is None else recalled.contexts.get(name)
-            if recalled is not None and others is not None:
-                if not snapshot.complete:
-                    # Single flags go on top of what others know of all of them.
-                    entry = self.recall(context) or entry
-                    current, snapshot = wall - self._cache.age(entry), entry.snapshot
-                elif current < others[0] <= wall and not entry.singles:
-                    collected.add_other(recalled, name)
-            collected.add(name, current, snapshot)
-        if self._recalled is not None:
-            collected.add_others(self._recalled, count + (known is not None))
-        return collected.saved()
 
     # The store's own thread.
 

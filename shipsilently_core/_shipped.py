@@ -17,10 +17,11 @@ from .errors import ConfigurationError
 from .stores import FileStore, SnapshotStore
 from .values import EvaluationResult, Reason
 
-__all__ = ["opened", "shipped"]
+__all__ = ["SWITCHES", "opened", "shipped"]
 
 _REDIS = ("redis://", "rediss://", "unix://", "valkey://", "valkeys://")
-_WORDS = {"true": True, "false": False}
+#: What an environment variable says for yes and no; these name no file.
+SWITCHES = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
 _encode = Encoder(enc_hook=plain).encode
 
 
@@ -31,8 +32,7 @@ def opened(given: Any) -> SnapshotStore | None:
         ConfigurationError: It means none, or a library is missing.
     """
     if isinstance(given, str):
-        # From the environment, for instance.
-        given = _WORDS.get(given.lower(), given)
+        given = SWITCHES.get(given.strip().lower(), given)
     if given is None or given is False:
         return None
     if given is True:
@@ -72,7 +72,7 @@ def shipped(given: Any) -> Snapshot | None:
     if given is None or isinstance(given, Snapshot):
         return given
     if isinstance(given, (str, os.PathLike)):
-        return _of_document(_read(Path(given)))
+        return _of_document(_read(given))
     if not isinstance(given, Mapping):
         raise ConfigurationError(
             "bootstrap", f"must be a mapping or the path of a file, not {type(given).__name__}"
@@ -102,7 +102,11 @@ def _row(key: Any, item: Any) -> Any:
     )
 
 
-def _read(path: Path) -> bytes:
+def _read(given: str | os.PathLike[str]) -> bytes:
+    try:
+        path = Path(given).expanduser()
+    except RuntimeError as error:
+        raise ConfigurationError("bootstrap", f"is no path: {error}") from None
     try:
         return path.read_bytes()
     except OSError as error:

@@ -46,8 +46,13 @@ class SnapshotStore(Protocol):
     (1 without); ``load_deadline``, the same for the one request of a process that waits for
     `load` (as `deadline`); ``interval``, the seconds between two savings at least (10);
     ``max_contexts``, how many contexts are kept at most (1,000); ``max_bytes``, how many
-    bytes (8 MiB). It may have a method ``close``, called when a client is closed: it lets
-    go of connections, and the store may still be used by another client afterwards.
+    bytes (8 MiB).
+
+    It may have these methods: ``close()``, called when a client is closed, lets go of connections,
+    and the store may still be used by another client afterwards; ``locked(name)`` gives a context
+    manager, inside of which the client loads what the others have saved and saves it together with
+    its own, so that of several processes that save at once none overwrites another's. It should
+    give up waiting for the others after a while, and let the block run all the same.
     """
 
     def load(self, name: str) -> bytes | None:
@@ -167,8 +172,9 @@ class FileStore:
     """Keeps what a process knew in one file, for the next process and for those beside it.
 
     Args:
-        path: The file, or a folder that gets one file for each key and service. Left out:
-            the folder for caches that the platform has for this user.
+        path: The file, or a folder that gets one file for each key and service; ``~`` at its
+            beginning is the user's home. Left out: the folder for caches that the platform has
+            for this user.
         max_bytes: How large the file may become; the contexts used last are kept.
         max_contexts: How many contexts it may hold.
         interval: Seconds between two savings, at least.
@@ -194,13 +200,17 @@ class FileStore:
         return "FileStore()" if self._given is None else f"FileStore({os.fspath(self._given)!r})"
 
     def path(self, name: str) -> Path:
-        """The file that is used for this name."""
+        """The file that is used for this name.
+
+        Raises:
+            RuntimeError: There is no such user, or none that has a home.
+        """
         given = self._given
         if given is None:
             import platformdirs
 
             return Path(platformdirs.user_cache_dir("shipsilently")) / f"{name}.snapshot"
-        path = Path(given)
+        path = Path(given).expanduser()
         if path.is_dir() or os.fspath(given).endswith((os.sep, "/")):
             return path / f"{name}.snapshot"
         return path
@@ -260,7 +270,7 @@ class FileStore:
         Whoever has waited for a second, or cannot lock anything here, goes on without.
         """
         descriptor = None
-        with contextlib.suppress(ImportError, OSError, ValueError):
+        with contextlib.suppress(ImportError, OSError, ValueError, RuntimeError):
             descriptor = self._lock(self.path(name))
         try:
             yield

@@ -60,3 +60,23 @@ def test_without_an_output_the_status_tells(service: LocalService) -> None:
         check=False,
     )
     assert (shown.returncode, shown.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no such device here")
+@pytest.mark.parametrize("words", [["--help"], ["evaluate", "off"], ["schema"], ["doctor"]])
+def test_a_full_disk_is_told_in_one_line(service: LocalService, words: list[str]) -> None:
+    """A report that cannot be written is no fault of the program, and no success."""
+    with open("/dev/full", "wb") as full:
+        shown = subprocess.run(
+            [sys.executable, "-W", "error", *OWN, *words],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert shown.returncode == 1
+    assert shown.stderr.decode().splitlines()[-1:] == [
+        "Error: the output cannot be written: No space left on device"
+    ]
+    assert b"Traceback" not in shown.stderr

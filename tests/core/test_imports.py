@@ -29,6 +29,7 @@ OWN = [
     "_cachestore",
     "_connection",
     "_consult",
+    "_holdings",
     "_http",
     "_keeper",
     "_network",

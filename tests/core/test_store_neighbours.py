@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -193,6 +195,7 @@ def test_nobody_waits_for_ever_for_a_lock(tmp_path: Path, monkeypatch: pytest.Mo
 FORKING = """
 import fcntl, os, sys
 from shipsilently_core.stores import FileStore
+from shipsilently_core.testing import ManualClock
 
 read, write = os.pipe()
 with FileStore(sys.argv[1]).locked("name"):
@@ -230,3 +233,80 @@ def test_where_nothing_can_be_locked_it_goes_on_without(tmp_path: Path) -> None:
         pass
     with FileStore("nul\0l").locked("name"):
         pass
+
+
+# A lock of a store of one's own.
+
+
+class Plain:
+    """The least that a store can be."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+        self.done: list[str] = []
+
+    def load(self, name: str) -> bytes | None:
+        """See `SnapshotStore`."""
+        self.done.append("load")
+        return self.held.get(name)
+
+    def save(self, name: str, data: bytes) -> None:
+        """The same."""
+        self.done.append("save")
+        self.held[name] = data
+
+
+class Locking(Plain):
+    """A store whose lock notes what is done inside of it, and may not work."""
+
+    def __init__(self, *, refuses: str = "") -> None:
+        super().__init__()
+        self._refuses = refuses
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Note when it begins and ends."""
+        self._note("lock")
+        yield
+        self._note("unlock")
+
+    def _note(self, what: str) -> None:
+        if what == self._refuses:
+            raise OSError(what)
+        self.done.append(what)
+
+
+def known_by(store: Plain) -> Fleet:
+    """One whose only process knew one user's values, and has ended."""
+    fleet = Fleet(store, flags=by_user)
+    client = fleet.client()
+    client.flags(ADA).get("whose", "")
+    store.done.clear()
+    client.close()
+    return fleet
+
+
+def test_a_store_of_ones_own_is_locked_while_it_is_read_and_written() -> None:
+    """What another has saved is taken in, and saved again with the rest, inside of one lock."""
+    store = Locking()
+    known_by(store)
+    assert store.done == ["lock", "load", "save", "unlock"]
+
+
+@pytest.mark.parametrize("refuses", ["lock", "unlock"])
+def test_a_lock_that_does_not_work_costs_no_value(
+    refuses: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it raises: what is known is saved all the same, with a warning."""
+    fleet = known_by(Locking(refuses=refuses))
+    assert served(fleet, ADA, "whose") == "ada-4711"
+    assert "the lock of the Locking does not work (OSError)" in caplog.text
+
+
+def test_a_lock_that_is_none_costs_no_value(caplog: pytest.LogCaptureFixture) -> None:
+    """An attribute of that name may mean something else."""
+    store: Any = Plain()
+    store.locked = True
+    fleet = known_by(store)
+    assert served(fleet, ADA, "whose") == "ada-4711"
+    assert "the lock of the Plain does not work (TypeError)" in caplog.text

@@ -13,6 +13,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from shipsilently_core import Config
+from shipsilently_core.errors import ConfigurationError
 from shipsilently_core.stores import FileStore, Found, MemoryStore, SharedStore, SnapshotStore
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -65,6 +67,39 @@ def test_the_platform_s_folder_is_the_default(
     assert (tmp_path / "shipsilently" / "name.snapshot").read_bytes() == b"one"
     assert repr(store) == "FileStore()"
     assert repr(FileStore("flags")) == "FileStore('flags')"
+
+
+def test_a_path_may_begin_with_the_user_s_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable of a container, or a settings file, has no shell that would put it there."""
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    FileStore("~/kept/").save("name", b"one")
+    assert (tmp_path / "kept" / "name.snapshot").read_bytes() == b"one"
+    (tmp_path / "flags.json").write_text('{"flags": {"a": {"value": 1, "reason": "default"}}}')
+    assert Config(api_key="k", bootstrap="~/flags.json").bootstrap is not None
+
+
+def test_a_home_that_nobody_has_is_told() -> None:
+    """A shipped file is missed at once; a store, which nothing depends on, when it is used."""
+    with pytest.raises(ConfigurationError, match="bootstrap: is no path"):
+        Config(api_key="k", bootstrap="~nobody-of-this-name/flags.json")
+    store = FileStore("~nobody-of-this-name/flags")
+    with store.locked("name"), pytest.raises(RuntimeError):
+        store.load("name")
+
+
+@pytest.mark.parametrize("word", ["off", "OFF", "0", "false", " False "])
+def test_words_for_no_are_no_files(word: str) -> None:
+    """An environment variable can switch the store off, not only name one."""
+    assert Config(api_key="k", store=word).store is None
+
+
+@pytest.mark.parametrize("word", ["on", "1", "true", "True"])
+def test_words_for_yes_are_the_platform_s_folder(word: str) -> None:
+    """Nor is there ever a file of such a name."""
+    assert repr(Config(api_key="k", store=word).store) == "FileStore()"
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 from pydantic import BaseModel, SecretStr, field_validator
 
 from shipsilently_core import Config
+from shipsilently_core._shipped import SWITCHES
 
 __all__ = ["ShipSilentlySettings"]
-
-_SWITCHES = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
 
 
 class ShipSilentlySettings(BaseModel):
@@ -53,7 +52,7 @@ class ShipSilentlySettings(BaseModel):
     @classmethod
     def _switched(cls, value: Any) -> Any:
         """An environment variable has words only; these name no file."""
-        return _SWITCHES.get(value.strip().lower(), value) if isinstance(value, str) else value
+        return SWITCHES.get(value.strip().lower(), value) if isinstance(value, str) else value
 
     def shipsilently_config(self) -> Config:
         """The settings, for `ShipSilently`.
