@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from hashlib import sha1
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -125,7 +126,8 @@ class RedisStore:
 
     def load(self, name: str) -> bytes | None:
         """See `SnapshotStore`."""
-        found: bytes | None = self._ask("get", self._key(name, "snapshot"))
+        key = self._key(name, "snapshot")
+        found: bytes | None = self._healing([key], lambda: self._ask("get", key))
         return found
 
     def save(self, name: str, data: bytes) -> None:
@@ -155,11 +157,27 @@ class RedisStore:
         from redis.exceptions import NoScriptError
 
         given = (len(keys), *keys, self._time_to_live, *arguments)
+
+        def run() -> Any:
+            try:
+                return self._ask("evalsha", _DIGESTS[script], *given)
+            except NoScriptError:
+                # A server that has never seen it, or was restarted; from now on it knows it.
+                return self._ask("eval", script, *given)
+
+        return self._healing(keys, run)
+
+    def _healing(self, keys: list[str], work: Callable[[], Any]) -> Any:
+        from redis.exceptions import ResponseError
+
         try:
-            return self._ask("evalsha", _DIGESTS[script], *given)
-        except NoScriptError:
-            # A server that has never seen it, or was restarted; from now on it knows it.
-            return self._ask("eval", script, *given)
+            return work()
+        except ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            # Somebody else has put something else there, which would be in the way for ever.
+            self._ask("delete", *keys)
+            return work()
 
     def _ask(self, command: str, *given: Any, **options: Any) -> Any:
         from redis.exceptions import ReadOnlyError

@@ -52,6 +52,34 @@ def moment(store: SharedStore) -> float:
     return now
 
 
+@needs_redis
+@pytest.mark.parametrize(
+    "rest", ["clock", "context:ffeeddccbbaa", "lease:ffeeddccbbaa", "snapshot"]
+)
+@pytest.mark.parametrize("kind", ["hash", "list", "string"])
+def test_what_somebody_else_has_put_in_its_place_is_not_there_for_ever(
+    redis_server: RedisServer, rest: str, kind: str
+) -> None:
+    """Whatever its type is: the store works, and has its own there afterwards."""
+    store = RedisStore(redis_server.url, deadline=PATIENT)
+    key = f"shipsilently:{{{ENVIRONMENT}}}:{rest}"
+    with redis.Redis.from_url(redis_server.url) as other:
+        if kind == "hash":
+            other.hset(key, "a", "b")
+        elif kind == "list":
+            other.rpush(key, "a")
+        elif rest != "snapshot":
+            other.set(key, "a")
+    assert store.load(ENVIRONMENT) is None
+    now = moment(store)
+    look(store, lease=1.0)
+    store.put(NAME, b"one", stamp=now)
+    store.save(ENVIRONMENT, b"all")
+    assert (store.load(ENVIRONMENT), look(store).data) == (b"all", b"one")
+    assert moment(store) >= now
+    store.close()
+
+
 # What each shared store does.
 
 
