@@ -31,6 +31,9 @@ _SECOND = 1.0
 #: values in memory.
 _MOST_SHEETS = 100
 
+#: Each request lists one, so what is on them is counted for so many at once, at most.
+_LOOK_EVERY = 10
+
 
 class Sheet(Protocol):
     """Where the flags of one request note what was checked, on the shortest way.
@@ -68,7 +71,7 @@ class Analytics:
     Recording never waits. The flags of a request only note what was checked
     on a sheet of their own, which is taken when the checks are to be delivered or counted.
     A buffer that is too full lets its oldest go and counts them: at once, or for what is on
-    sheets, when the next one is listed. What could not be delivered goes back in front, in
+    sheets, when a few more have been listed. What could not be delivered goes back in front, in
     order; what the service refused is dropped, since sending it again could not succeed.
 
     Args:
@@ -105,6 +108,10 @@ class Analytics:
         self._tell_dropped = dropped
         self._not_before = 0.0
         self._paused_until = 0.0
+        #: What is on sheets is counted each time that so many more are listed, and after how many
+        #: the next time.
+        self._every = max(1, min(_LOOK_EVERY, config.max_batch_size // 10))
+        self._look_at = self._every
         self.renew()
 
     def renew(self) -> None:
@@ -115,9 +122,6 @@ class Analytics:
         self._take_sheets()
         self._buffer.clear()
         self._turn: _Delivery | None = None
-        #: The sheet that was listed last, and how many checks were on those before, or so.
-        self._newest: Sheet | None = None
-        self._on_sheets = 0
         self._await_batch()
         #: How many full batches have been delivered since when, in monotonic seconds.
         self._delivered, self._since = 0, self._clock.monotonic()
@@ -163,23 +167,26 @@ class Analytics:
         if not self.enabled:
             sheet.listed = True
             return
-        newest = self._newest
-        if newest is not None:
-            # Whoever made it has read its flags by now, or nearly so.
-            self._on_sheets += len(newest.counted) - newest.taken
-        self._newest, time = sheet, self._time
+        time, sheets = self._time, self._sheets
         sheet.moment = time()
         # In this order: once it is in the list it may be taken, and is listed no more.
         sheet.listed = True
-        self._sheets.append(sheet)
-        size = len(self._buffer) + self._on_sheets
-        if size >= self._full or len(self._sheets) > _MOST_SHEETS:
+        sheets.append(sheet)
+        if len(sheets) >= self._look_at:
+            self._look()
+
+    def _look(self) -> None:
+        """See whether what was noted is enough for attention."""
+        sheets = list(self._sheets)
+        self._look_at = len(sheets) + self._every
+        size = len(self._buffer) + sum(len(sheet.counted) - sheet.taken for sheet in sheets)
+        if size >= self._full or len(sheets) >= _MOST_SHEETS:
             self._attend(size)
 
     def _take_sheets(self) -> None:
         """Put the checks on all sheets into the buffer, also those that another has in hand."""
         with self._taking:
-            self._newest, self._on_sheets = None, 0
+            self._look_at = self._every
             # Those that are listed meanwhile are for the next time.
             for _ in range(len(self._sheets)):
                 try:
@@ -226,7 +233,7 @@ class Analytics:
             # What is on sheets is more than what will be left of it.
             self._take_sheets_at_once()
             size = len(self._buffer)
-        if size > self._config.max_buffer_size or len(self._sheets) > _MOST_SHEETS:
+        if size > self._config.max_buffer_size or len(self._sheets) >= _MOST_SHEETS:
             self._take_sheets_at_once()
             self._let_oldest_go()
         if self._wake_at is not None and size >= self._wake_at:
@@ -262,10 +269,8 @@ class Analytics:
             for _ in range(len(buffer)):
                 taken.append(buffer.popleft())
         self._await_batch()
-        size = len(buffer) + self._on_sheets
-        if size >= self._full:
-            # They came while nobody was to be woken for so few.
-            self._attend(size)
+        # They may have come while nobody was to be woken for so few.
+        self._look()
         if len(taken) >= self._config.max_batch_size:
             now = self._clock.monotonic()
             if now - self._since >= _SECOND:

@@ -18,7 +18,6 @@ def test_what_a_request_notes_by_itself_is_bounded_too() -> None:
     made = Setup(max_buffer_size=10, max_batch_size=10)
     first, second = sheet(*map(str, range(25))), sheet(*map(str, range(25, 40)))
     made.analytics.enlist(first)
-    assert made.woken == 0
     made.analytics.enlist(second)
     assert made.woken == 1
     assert (len(made.analytics), made.analytics.dropped) == (10, 30)
@@ -28,15 +27,28 @@ def test_what_a_request_notes_by_itself_is_bounded_too() -> None:
 
 
 def test_what_is_noted_wakes_as_what_is_recorded() -> None:
-    """A batch that is full with what is on sheets is told of by the next request, once."""
+    """A batch that is full with what is on sheets is told of once."""
     made = Setup(max_batch_size=10)
     for _ in range(2):
         for number in range(4):
             made.analytics.enlist(sheet("a", "b", "c"))
-            assert made.woken == number // 4
+            assert made.woken == number // 3
         made.analytics.enlist(sheet("d"))
         assert made.woken == 1
         assert made.flush() == 13
+        made.woken = 0
+
+
+def test_a_large_batch_is_looked_at_once_in_ten_requests() -> None:
+    """It wakes within ten requests of the one that has filled it, and its delivery takes all."""
+    made = Setup(max_batch_size=100)
+    for _ in range(2):
+        for _ in range(39):
+            made.analytics.enlist(sheet("a", "b", "c"))
+            assert made.woken == 0
+        made.analytics.enlist(sheet("d"))
+        assert made.woken == 1
+        assert made.flush() == 118
         made.woken = 0
 
 

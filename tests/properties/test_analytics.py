@@ -117,36 +117,48 @@ class AnalyticsMachine(RuleBasedStateMachine):
     def requests_read(self, requests: list[tuple[bool, int]], number: float) -> None:
         """Each goes on with what it has seen, or is another one, and notes what it reads."""
         self.luck.number = number
+        #: By sheet, and after how many sheets what is on them is counted next.
         noted: list[list[str]] = []
+        every = look_at = max(1, self.batch // 10)
         for goes_on, count in requests:
             if not goes_on or self.request is None:
                 self.request = Seen(None, NOTHING.view, {}, {}, NO_ROWS, listed=False)
             request = self.request
-            if not request.listed and self.rate:
-                # Of those that were listed before, all is noted by now.
-                size = len(self.waiting) + sum(map(len, noted))
-                noted.append([])
-                full = min(self.wake_at or self.most + 1, self.most + 1)
-                if size >= full and self.rate < 1.0:
-                    # Only what is left of it counts.
-                    left = sum(map(len, noted)) if number < self.rate else 0
-                    size = len(self.waiting) + left
-                    self.take(noted, number)
-                if size > self.most:
-                    self.take(noted, number)
-                self.expect_wake(size)
             for _ in range(count):
                 self.number += 1
                 key = f"f{self.number}"
                 request.own[key] = Row(self.number, "rollout")
                 request.counted[key] = self.number
-                if not request.listed:
+                listed = request.listed
+                if not listed:
                     self.analytics.enlist(request)
-                if self.rate:
+                if not self.rate:
+                    continue
+                if listed:
                     noted[-1].append(key)
+                    continue
+                noted.append([key])
+                if len(noted) >= look_at:
+                    look_at = len(noted) + every
+                    self.look(noted, number)
+                    look_at = look_at if noted else every
         self.take(noted, number)
         # What is looked at is taken, so a request goes on as one that is to be listed again.
         assert len(self.analytics) == len(self.waiting)
+
+    def look(self, noted: list[list[str]], number: float) -> None:
+        """What is on sheets is counted, and attended to if it is enough."""
+        size = len(self.waiting) + sum(map(len, noted))
+        if size < min(self.wake_at or self.most + 1, self.most + 1):
+            return
+        if self.rate < 1.0:
+            # Only what is left of it counts.
+            left = sum(map(len, noted)) if number < self.rate else 0
+            size = len(self.waiting) + left
+            self.take(noted, number)
+        if size > self.most:
+            self.take(noted, number)
+        self.expect_wake(size)
 
     def expect_wake(self, size: int) -> None:
         """The background is woken for a full batch, and for as many as fill a request."""
@@ -159,7 +171,7 @@ class AnalyticsMachine(RuleBasedStateMachine):
         for keys in noted:
             if number < self.rate:
                 self.waiting += keys
-            keys.clear()
+        noted.clear()
         self.forget_oldest()
 
     def forget_oldest(self) -> int:
