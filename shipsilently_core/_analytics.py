@@ -179,7 +179,7 @@ class Analytics:
         """See whether what was noted is enough for attention."""
         sheets = list(self._sheets)
         self._look_at = len(sheets) + self._every
-        size = len(self._buffer) + sum(len(sheet.counted) - sheet.taken for sheet in sheets)
+        size = len(self._buffer) + sum([len(sheet.counted) - sheet.taken for sheet in sheets])
         if size >= self._full or len(sheets) >= _MOST_SHEETS:
             self._attend(size)
 

@@ -211,6 +211,75 @@ def test_server_timing_tells_what_the_flags_have_cost(make: Make) -> None:
         assert "server-timing" not in client.get("/plain").headers
 
 
+@pytest.mark.parametrize("context", [from_headers, from_headers_async])
+@pytest.mark.parametrize("way", ["plain", "depends", "task", "refresh", "task refresh"])
+def test_server_timing_tells_of_the_latest_evaluation(make: Make, context: Any, way: str) -> None:
+    """Whichever way the flags are evaluated, and whether anybody has to be awaited for it."""
+    app = FastAPI()
+    shipsilently = make(context=context)
+    shipsilently.install(app, server_timing=True)
+    took: list[float | None] = []
+
+    def note(flags: RequestFlags) -> str:
+        took.append(flags.took)
+        return flags.get("who", "")
+
+    @app.get("/plain")
+    def plain(request: Request) -> str:
+        get_flags(request).load()
+        return note(get_flags(request))
+
+    @app.get("/depends")
+    async def depends(flags: FlagsDep) -> str:
+        return note(flags)
+
+    @app.get("/task")
+    async def task(request: Request) -> str:
+        return note(await get_flags(request))
+
+    @app.get("/refresh")
+    def refresh(request: Request) -> str:
+        get_flags(request).load()._took = None
+        return note(get_flags(request).refresh())
+
+    @app.get("/task refresh")
+    async def task_refresh(request: Request) -> str:
+        flags = await get_flags(request)
+        flags._took = None
+        return note(await flags.arefresh())
+
+    with serving(app) as client:
+        for _ in range(2):
+            # The second time nobody has to be asked.
+            answer = client.get(f"/{way}", headers=PRO)
+            assert answer.json() == "ada"
+            assert "server-timing" in answer.headers
+    assert all(seconds is not None and seconds > 0 for seconds in took)
+
+
+@pytest.mark.parametrize("around", [True, False])
+@pytest.mark.parametrize("joined", [True, False])
+def test_server_timing_is_an_app_s_own_matter(make: Make, around: bool, joined: bool) -> None:
+    """An app that is mounted, or that mounts, tells it where it wants to, with or without the
+    other, whose client it may use."""
+    outer = app_with(make(context=from_headers)) if not around else FastAPI()
+    if around:
+        make(context=from_headers).install(outer, server_timing=True)
+    inner = FastAPI()
+    if joined or not around:
+        make(context=from_headers).install(inner, server_timing=not around)
+
+    @inner.get("/")
+    async def page(request: Request) -> str:
+        return (await get_flags(request)).get("who", "")
+
+    outer.mount("/in", inner)
+    with serving(outer) as client:
+        answer = client.get("/in/", headers=PRO)
+    assert answer.json() == "ada"
+    assert re.fullmatch(r"flags;dur=\d+\.\d", answer.headers["server-timing"])
+
+
 def test_server_timing_is_off_by_default(make: Make) -> None:
     """Nobody is told about the flags unless the app wants it."""
     app = FastAPI()
@@ -222,3 +291,9 @@ def test_server_timing_is_off_by_default(make: Make) -> None:
 
     with serving(app) as client:
         assert "server-timing" not in client.get("/flags", headers=PRO).headers
+
+
+def test_without_server_timing_nothing_is_measured(make: Make) -> None:
+    """Flags tell that they do not know, rather than a wrong time."""
+    flags = make(context=from_headers).flags(HTTPConnection({"type": "http", "headers": []}))
+    assert flags.load().took is None

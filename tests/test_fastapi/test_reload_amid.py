@@ -149,25 +149,6 @@ def test_a_login_amid_a_refresh_keeps_nobody(
     assert (flags.get("who", ""), flags.context) == ("bob", BOB)
 
 
-def test_what_the_core_finds_fresh_is_dropped_after_a_login(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also by the way that flags go which were not to be read at first, and then were again."""
-    request = request_of("ada")
-    shipsilently = make(context=of_session)
-    flags = shipsilently.flags(request)
-    shipsilently.client.evaluate_all({"userId": "ada"})
-    assert flags.context == Context({"userId": "ada"})
-
-    def login() -> None:
-        log_in(request, "bob")
-        flags.reload_context(request)
-
-    Amid(monkeypatch, shipsilently.client, "fresh", login)
-    Flags._seen(flags)
-    assert (flags.get("who", ""), flags.context) == ("bob", BOB)
-
-
 # Several sets of flags in one request.
 
 
@@ -266,7 +247,7 @@ def test_two_threads_in_a_mounted_app_have_the_same_flags(
 
     @inner.get("/")
     def find(request: Request) -> bool:
-        Amid(monkeypatch, lookup, "RequestFlags", lambda: others.append(get_flags(request)))
+        Amid(monkeypatch, lookup, "ref", lambda: others.append(get_flags(request)))
         return [get_flags(request)] == others
 
     with serving(outer) as client:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
@@ -50,7 +49,6 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
     #: The request or socket, or only its scope, until it is needed no more: where the context
     #: is fixed, or found out for a request.
     _connection: HTTPConnection | Scope | None
-    _took: float | None = None
     #: The app that has looked them up last.
     app: Any = None
     #: Others of this request: those of the app around, and what `of` has made of these.
@@ -80,9 +78,9 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
     def took(self) -> float | None:
         """Seconds that the latest evaluation has taken, finding out whom for included.
 
-        ``None`` before the first.
+        ``None`` before the first, and where no middleware has ``server_timing``.
         """
-        return self._took
+        return None
 
     async def aload(self) -> Self:
         """Evaluate, unless that is done already; afterwards every verb answers from memory."""
@@ -101,22 +99,19 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
             # Should this test read another flag than it has set, that must know whom for.
             return self._awhom(anew=False) if self._now is None else None
         if self._short is NOTHING:
-            began, reloads = perf_counter(), self._reloads
-            seen = self._at_once(began)
+            reloads = self._reloads
+            seen = self._at_once()
             if type(seen) is not Seen:
-                return self._go_on(began, seen, reloads)
+                return self._go_on(seen, reloads)
             if not seen.listed:
                 self._client.evaluator.analytics.enlist(seen)
             return None
         return self._arrive() if self._short is LATER else None
 
-    def _at_once(self, began: float) -> Any:
+    def _at_once(self) -> Any:
         """Evaluate for the first time, where nobody has to be waited for, as mostly.
 
         Every request whose flags are read comes by here, so it is done on few steps.
-
-        Args:
-            began: When that was, by `perf_counter`.
 
         Returns:
             What is seen. Otherwise, whom it is to be evaluated for; or what will give that, and
@@ -137,33 +132,28 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
                     return given
                 found = self._found(given, reloads, anew=False)
                 if found is None:
-                    return self._at_once(began)
+                    return self._at_once()
                 context = found
         own = self._client.fresh(context)
         if own is None:
             return context
         seen = Seen(own, None, {}, own.own, own.shared, False)
-        took = perf_counter() - began
         # As in `Flags._seen`, nothing is called from here to the end.
         if reloads != self._reloads:
-            return self._at_once(began)
+            return self._at_once()
         if self._short is NOTHING:
-            self._took = took
             self._now = self._short = seen
             return seen
         return self._now or context
 
-    async def _go_on(self, began: float, given: Any, reloads: int) -> None:
+    async def _go_on(self, given: Any, reloads: int) -> None:
         """What `begin` has left: for whom, where that has to be awaited, and the evaluation."""
-        try:
-            if not isinstance(given, Context):
-                given = await settled(given, self._client.evaluator.notices)
-                given = self._found(given, reloads, anew=False)
-            view = self._unknown()
-            if given is not None and given is not UNKNOWN:
-                view = await self._client.aresolve(given)
-        finally:
-            self._took = perf_counter() - began
+        if not isinstance(given, Context):
+            given = await settled(given, self._client.evaluator.notices)
+            given = self._found(given, reloads, anew=False)
+        view = self._unknown()
+        if given is not None and given is not UNKNOWN:
+            view = await self._client.aresolve(given)
         if given is None or self._show(given, view, None, reloads) is None:
             # For whoever they have become meanwhile.
             await self._aseen()
@@ -210,7 +200,7 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
             self._context, self._connection = context, None
         if self._context == context:
             return self
-        made = RequestFlags(
+        made = type(self)(
             self._client, context, NOTHING, _shipsilently=self._shipsilently, _connection=None
         )
         # They must follow a login, too, and are not to be held.
@@ -226,33 +216,28 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
     def _seen(self) -> Seen:
         if self._short is not NOTHING:
             return self._seen_later()
-        began, reloads = perf_counter(), self._reloads
-        seen = self._at_once(began)
+        reloads = self._reloads
+        seen = self._at_once()
         if type(seen) is Seen:
             return seen
-        context, view, lasting = self._ask_since(began, seen, reloads, anew=False)
+        context, view, lasting = self._ask_since(seen, reloads, anew=False)
         if not lasting:
             return self._for_now(view)
         return self._show(context, view, None, reloads) or self._seen()
 
     def _ask(self, *, anew: bool) -> tuple[Context, View, bool]:
-        began, shipsilently = perf_counter(), self._shipsilently
+        shipsilently = self._shipsilently
         if shipsilently.unannounced:
             shipsilently.tell_if_lazy()
-        return self._ask_since(began, _NOT_ASKED, self._reloads, anew=anew)
+        return self._ask_since(_NOT_ASKED, self._reloads, anew=anew)
 
-    def _ask_since(
-        self, began: float, given: Any, reloads: int, *, anew: bool
-    ) -> tuple[Context, View, bool]:
+    def _ask_since(self, given: Any, reloads: int, *, anew: bool) -> tuple[Context, View, bool]:
         """`_ask`, with what has been given already, after so many reloads."""
-        try:
-            while True:
-                asked = self._ask_once(given, reloads, anew=anew)
-                if reloads == self._reloads or asked[0] is UNKNOWN:
-                    return asked
-                given, reloads = _NOT_ASKED, self._reloads
-        finally:
-            self._took = perf_counter() - began
+        while True:
+            asked = self._ask_once(given, reloads, anew=anew)
+            if reloads == self._reloads or asked[0] is UNKNOWN:
+                return asked
+            given, reloads = _NOT_ASKED, self._reloads
 
     def _ask_once(self, given: Any, reloads: int, *, anew: bool) -> tuple[Context, View, bool]:
         context = self._whom(given, reloads, anew=anew)
@@ -271,18 +256,14 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
         return context, *self._client.resolve(context, self._may_block)
 
     async def _aask(self, *, anew: bool) -> tuple[Context, View]:
-        began = perf_counter()
-        try:
-            while True:
-                reloads = self._reloads
-                context = await self._awhom(anew=anew)
-                if context is UNKNOWN:
-                    return context, self._unknown()
-                view = await self._client.aresolve(context)
-                if reloads == self._reloads:
-                    return context, view
-        finally:
-            self._took = perf_counter() - began
+        while True:
+            reloads = self._reloads
+            context = await self._awhom(anew=anew)
+            if context is UNKNOWN:
+                return context, self._unknown()
+            view = await self._client.aresolve(context)
+            if reloads == self._reloads:
+                return context, view
 
     def _whom(self, given: Any, reloads: int, *, anew: bool) -> Context | None:
         """Whom for; ``None`` where it has to be awaited and cannot be here.

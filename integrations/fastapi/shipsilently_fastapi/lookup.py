@@ -95,7 +95,9 @@ def current_flags() -> RequestFlags:
     return flags
 
 
-def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
+def flags_in(
+    scope: Scope, own: ShipSilently | None, kind: type[RequestFlags] = RequestFlags
+) -> RequestFlags:
     """The flags of a scope, put there where there are none.
 
     A mounted app uses the client of the app around it, whose lifespan runs while its own
@@ -105,6 +107,7 @@ def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
     Args:
         scope: Of a request or a socket. Copies that middleware makes share its flags.
         own: What the app at hand was made with.
+        kind: What to make; those of an app around are not used where they are less.
     """
     found: RequestFlags | None = scope.get(SCOPE_KEY)
     app, router = scope.get("app"), scope.get("router")
@@ -129,11 +132,13 @@ def flags_in(scope: Scope, own: ShipSilently | None) -> RequestFlags:
         used = own
     elif own is not None:
         used, client = _inside(used, client, own)
-    if found is not None and used is first:
-        return found
+    if found is not None:
+        if used is first and isinstance(found, kind):
+            return found
+        kind = kind if issubclass(kind, type(found)) else type(found)
     if used is None:
         used = _without_client(type(app).__name__)
-    made = RequestFlags(
+    made = kind(
         client or used.client, UNASKED, NOTHING, _shipsilently=used, _connection=scope, app=app
     )
     # Another thread of this request may be at it: the first one's are everybody's.

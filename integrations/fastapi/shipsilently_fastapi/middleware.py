@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextvars import Token
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shipsilently_core._seen import NOTHING
 
 from .connection import SCOPE_KEY, RequestFlags
 from .lookup import flags_in, reset_current, set_current
 from .person import UNASKED
+from .timing import TimedFlags, timed
 
 if TYPE_CHECKING:
     from .extension import ShipSilently
@@ -39,7 +39,8 @@ class FlagsMiddleware:
     ) -> None:
         self.app = app
         self.shipsilently = shipsilently
-        self._within = _timed(app) if server_timing else app
+        self._within = timed(app) if server_timing else app
+        self._kind = TimedFlags if server_timing else RequestFlags
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Each request pays for what stands here, also one that reads no flag.
@@ -50,7 +51,7 @@ class FlagsMiddleware:
         if SCOPE_KEY not in scope and shipsilently.running and "router" not in scope:
             # What `flags_in` would find in nearly every request: there is no app around this one.
             outer = None
-            flags = scope[SCOPE_KEY] = RequestFlags(
+            flags = scope[SCOPE_KEY] = self._kind(
                 shipsilently.made or shipsilently.client,
                 UNASKED,
                 NOTHING,
@@ -60,7 +61,7 @@ class FlagsMiddleware:
             )
         else:
             outer = scope.get(SCOPE_KEY)
-            flags = flags_in(scope, shipsilently)
+            flags = flags_in(scope, shipsilently, self._kind)
         token = set_current(flags)
         try:
             await self._within(scope, receive, send)
@@ -78,24 +79,3 @@ class FlagsMiddleware:
             # collection.
             elif outer is not None:
                 scope[SCOPE_KEY] = outer
-
-
-def _timed(app: ASGIApp) -> ASGIApp:
-    """The app, which tells browsers in each response what the flags have cost."""
-
-    async def timed(scope: Scope, receive: Receive, send: Send) -> None:
-        await app(scope, receive, _timing(scope, send) if scope["type"] == "http" else send)
-
-    return timed
-
-
-def _timing(scope: Scope, send: Send) -> Send:
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            took = scope[SCOPE_KEY].took
-            if took is not None:
-                value = f"flags;dur={took * 1_000:.1f}"
-                MutableHeaders(scope=message).append("Server-Timing", value)
-        await send(message)
-
-    return sent
