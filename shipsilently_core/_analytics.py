@@ -27,7 +27,7 @@ _MOST_IN_ONE_REQUEST = 1_000
 _AT_ONCE = 8
 _SECOND = 1.0
 
-#: So many requests' checks are left on their sheets at most, since each keeps its request's
+#: So many requests' checks are left on their sheets, or a few more, since each keeps its request's
 #: values in memory.
 _MOST_SHEETS = 100
 
@@ -180,7 +180,7 @@ class Analytics:
         sheets = list(self._sheets)
         self._look_at = len(sheets) + self._every
         size = len(self._buffer) + sum([len(sheet.counted) - sheet.taken for sheet in sheets])
-        if size >= self._full or len(sheets) >= _MOST_SHEETS:
+        if size >= self._full or len(sheets) > _MOST_SHEETS:
             self._attend(size)
 
     def _take_sheets(self) -> None:
@@ -233,7 +233,7 @@ class Analytics:
             # What is on sheets is more than what will be left of it.
             self._take_sheets_at_once()
             size = len(self._buffer)
-        if size > self._config.max_buffer_size or len(self._sheets) >= _MOST_SHEETS:
+        if size > self._config.max_buffer_size or len(self._sheets) > _MOST_SHEETS:
             self._take_sheets_at_once()
             self._let_oldest_go()
         if self._wake_at is not None and size >= self._wake_at:

@@ -80,13 +80,13 @@ class Seen(Struct, gc=False, eq=False):
         # Nothing is called here, so nothing comes in between: a handler of a signal may have taken
         # all that there is just before.
         first, self.taken = self.taken, count if self.taken < count else self.taken
-        counted, moment = self.counted, self.moment
-        checks = []
-        for key in keys[first:]:
-            row = None if type(counted[key]) is Apart else self.row(key)
-            if row is not None:
-                checks.append((key, row, moment, 0.0))
-        return checks
+        counted, own, shared, moment = self.counted, self.own, self.shared, self.moment
+        return [
+            (key, row, moment, 0.0)
+            for key in (keys[first:] if first else keys)
+            if type(counted[key]) is not Apart
+            and (row := own.get(key) or shared.get(key)) is not None
+        ]
 
 
 _UNKNOWN = View(None, (), {}, Source.CACHE)

@@ -206,34 +206,32 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """
         # Every read of every flag comes by here, so its steps are written out: a call would take
         # as long as three of them.
-        seen = self._short
-        # Most flags are of the one type that can be told without a call.
-        known = seen.counted.get(key)
-        if (
-            (known is True or known is False)
-            and (default is False or default is True)
-            and not overrides.values
-        ):
-            return known
-        row = seen.own.get(key) or seen.shared.get(key)
-        if row is None and seen is NOTHING and not overrides.values:
-            seen = self._seen()
+        if not overrides.values:
+            seen = self._short
+            counted = seen.counted
+            # Most flags are of the one type that can be told without a call.
+            known = counted.get(key)
+            if (known is True or known is False) and (default is False or default is True):
+                return known
             row = seen.own.get(key) or seen.shared.get(key)
-        if row is not None:
-            value = row.value
-            if (
-                ((default is False or default is True) and (value is True or value is False))
-                or (type(value) is type(default) and type(value) in FLAT)
-            ) and not overrides.values:
-                # However often one request asks for a flag, it is one check.
-                if key in seen.counted:
-                    return value
-                if not flag_evaluated.receivers:
-                    seen.counted[key] = value
-                    # In this order: what has been taken meanwhile is listed again.
-                    if not seen.listed:
-                        self._client.evaluator.analytics.enlist(seen)
-                    return value
+            if row is None and seen is NOTHING:
+                seen = self._seen()
+                counted = seen.counted
+                row = seen.own.get(key) or seen.shared.get(key)
+            if row is not None:
+                value = row.value
+                if (
+                    (default is False or default is True) and (value is True or value is False)
+                ) or (type(value) is type(default) and type(value) in FLAT):
+                    # However often one request asks for a flag, it is one check.
+                    if key in counted:
+                        return value
+                    if not flag_evaluated.receivers:
+                        counted[key] = value
+                        # In this order: what has been taken meanwhile is listed again.
+                        if not seen.listed:
+                            self._client.evaluator.analytics.enlist(seen)
+                        return value
         return self._get_any(key) if default is UNSET else self.detail(key, default).value
 
     def _get_any(self, key: str) -> Any:
@@ -269,30 +267,26 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             key: The flag.
             default: Left out, the one declared in the configuration, else ``False``.
         """
-        if default is UNSET:
-            declared = self._client.evaluator.defaults
-            if declared:
-                default = declared.get(key, False)
+        if default is UNSET and (declared := self._client.evaluator.defaults):
+            default = declared.get(key, False)
         # As `get`, for a flag that is of the type that this asks for.
-        seen = self._short
-        known = seen.counted.get(key)
-        if (
-            (known is True or known is False)
-            and not overrides.values
-            and (default is UNSET or type(default) is bool)
-        ):
-            return known
-        row = seen.own.get(key) or seen.shared.get(key)
-        if row is not None and not overrides.values:
-            value = row.value
-            if (value is True or value is False) and (default is UNSET or type(default) is bool):
-                if key in seen.counted:
-                    return value
-                if not flag_evaluated.receivers:
-                    seen.counted[key] = value
-                    if not seen.listed:
-                        self._client.evaluator.analytics.enlist(seen)
-                    return value
+        if not overrides.values and (default is UNSET or default is False or default is True):
+            seen = self._short
+            counted = seen.counted
+            known = counted.get(key)
+            if known is True or known is False:
+                return known
+            row = seen.own.get(key) or seen.shared.get(key)
+            if row is not None:
+                value = row.value
+                if value is True or value is False:
+                    if key in counted:
+                        return value
+                    if not flag_evaluated.receivers:
+                        counted[key] = value
+                        if not seen.listed:
+                            self._client.evaluator.analytics.enlist(seen)
+                        return value
         return self.get(key, False if default is UNSET else default) is True
 
     async def ais_enabled(self, key: str, *, default: bool = UNSET) -> bool:

@@ -62,7 +62,7 @@ def over(
         make: Makes what the statement reads from.
         statement: Uses it as `held`.
         names: What else it uses.
-        after: Cleans up after each turn, outside of the figures.
+        after: Cleans up after so many, outside of the figures.
         most: So many are made at most in one turn.
         alive: So many of them are there at once, as on a busy server; the next use their memory.
         clock: Tells the seconds.
@@ -79,7 +79,7 @@ def over(
         for begun in range(0, wanted, alive):
             helds = [make() for _ in range(min(alive, wanted - begun))]
             took += float(run(helds, clock, *values))
-        after()
+            after()
         return took * count / wanted
 
     return work

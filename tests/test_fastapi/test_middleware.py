@@ -239,12 +239,13 @@ def test_server_timing_tells_of_the_latest_evaluation(make: Make, context: Any, 
 
     @app.get("/refresh")
     def refresh(request: Request) -> str:
-        get_flags(request).load()._took = None
-        return note(get_flags(request).refresh())
+        flags: Any = get_flags(request).load()
+        flags._took = None
+        return note(flags.refresh())
 
     @app.get("/task refresh")
     async def task_refresh(request: Request) -> str:
-        flags = await get_flags(request)
+        flags: Any = await get_flags(request)
         flags._took = None
         return note(await flags.arefresh())
 

@@ -134,7 +134,8 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
                 if found is None:
                     return self._at_once()
                 context = found
-        own = self._client.fresh(context)
+        fresh = self._client.fresh
+        own = fresh(context)
         if own is None:
             return context
         seen = Seen(own, None, {}, own.own, own.shared, False)
