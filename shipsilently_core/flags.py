@@ -94,7 +94,8 @@ class Flags(Struct, eq=False):  # no other class is made as fast
     #: `NOTHING` at first, and `LATER` while there is nothing to read from but something to mind.
     _short: Seen
     _may_block: bool = False
-    _now: Seen | None = None
+    #: What is seen while `_short` has nothing to read from.
+    _kept: Seen | None = None
     _due: _Refresh | None = None
     #: The keys that were asked for, so counted, before there was an evaluation to keep.
     _early: dict[str, Any] | None = None
@@ -376,9 +377,10 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         return key in overrides.values or self._view(self._seen()).find(key) is not None
 
     def __repr__(self) -> str:
-        if self._now is None:
+        seen = self._shown()
+        if seen is None:
             return "<Flags: not evaluated yet>"
-        own = self._view(self._now).own
+        own = self._view(seen).own
         return f"<Flags: {0 if own is None else len(own)} flags>"
 
     # For integrations, which may have to find out whom for.
@@ -399,7 +401,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
 
     def _forget(self) -> None:
         """Be as if nothing had been read yet."""
-        self._now = self._due = self._early = None
+        self._kept = self._due = self._early = None
         self._short = NOTHING
 
     def _left_to_reads(self) -> bool:
@@ -432,13 +434,18 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             # Nothing is called from this look to the next line, so no other thread comes
             # between: the first one's is everybody's.
             if self._short is NOTHING:
-                self._now = self._short = made
+                self._short = made
                 return made
         return self._seen_later()
 
+    def _shown(self) -> Seen | None:
+        """What is seen; ``None`` where nothing was kept yet."""
+        seen, kept = self._short, self._kept
+        return kept if seen is NOTHING or seen is LATER else seen
+
     def _seen_later(self) -> Seen:
         """`_seen`, unless there is nothing to mind and nothing was looked for yet."""
-        seen, due = self._now, self._due
+        seen, due = self._shown(), self._due
         if seen is None and due is None:
             return self._first()
         if seen is not None and (due is None or due.taken):
@@ -465,7 +472,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """What `_seen` does with what is fresh, for those with whom no call matters."""
         made = Seen(own, None, {}, own.own, own.shared, False)
         if self._short is NOTHING:
-            self._now = self._short = made
+            self._short = made
             return made
         # Others of this request have shown something meanwhile, or have begun to.
         return self._show(self._context, self._view(made), None, self._reloads) or made
@@ -481,7 +488,9 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """What a read sees that can neither wait nor is worth keeping."""
         made = Seen(None, view, {}, NO_ROWS, NO_ROWS)
         # Nothing is called from this look to the end, as in `_seen`.
-        seen, early = self._now, self._early
+        short, seen, early = self._short, self._kept, self._early
+        if short is not NOTHING and short is not LATER:
+            seen = short
         if seen is not None:
             # Another thread of this request could wait, or need not.
             return seen
@@ -489,12 +498,12 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             self._early = made.counted
         else:
             made.counted = early
-        if self._short is NOTHING:
+        if short is NOTHING:
             self._short = LATER
         return made
 
     async def _aseen(self) -> Seen:
-        seen, due = self._now, self._due
+        seen, due = self._shown(), self._due
         if seen is not None and (due is None or due.taken):
             return seen
         return await self._arrive()
@@ -534,16 +543,20 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         # Nothing is called from this look to the end of the next lines, as in `_seen`.
         if reloads != self._reloads:
             return None
-        seen, early = self._now, self._early
+        short, seen, early = self._short, self._kept, self._early
+        if short is not NOTHING and short is not LATER:
+            seen = short
         if seen is not None and number <= seen.number:
             return self._show_as(seen, view, due)
         if early is not None:
             # What was asked for before is counted by whoever has asked.
             made.counted = early
-        self._context, self._early, self._now = context, None, made
-        # Meanwhile, another refresh may have been asked for.
+        self._context, self._early = context, None
         if self._due is None or self._due is due:
-            self._due, self._short = None, made
+            self._short, self._due, self._kept = made, None, None
+        else:
+            # Meanwhile, another refresh has been asked for.
+            self._kept = made
         return made
 
     def _show_as(self, seen: Seen, view: View, due: _Refresh | None) -> Seen:
@@ -562,15 +575,21 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if self._left_to_reads():
             self._forget()
             return False
-        self._due, self._early = _Refresh(), None
-        self._short = LATER
+        due = _Refresh()
+        # Nothing is called from this look to the end, as in `_seen`.
+        short = self._short
+        if short is not NOTHING and short is not LATER:
+            self._kept = short
+        self._due, self._early, self._short = due, None, LATER
         return True
 
     def _settle(self, due: _Refresh | None) -> None:
         # Meanwhile, another one may have been asked for.
         if self._due is due:
             self._due = None
-            self._short = self._now or (NOTHING if self._early is None else LATER)
+            if self._short is LATER:
+                self._short = self._kept or (NOTHING if self._early is None else LATER)
+                self._kept = None
 
     def _may_wait(self) -> bool:
         return self._may_block or not on_event_loop()

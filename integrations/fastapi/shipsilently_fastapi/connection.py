@@ -97,7 +97,7 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
         """
         if overrides.values and self._left_to_reads():
             # Should this test read another flag than it has set, that must know whom for.
-            return self._awhom(anew=False) if self._now is None else None
+            return self._awhom(anew=False) if self._shown() is None else None
         if self._short is NOTHING:
             reloads = self._reloads
             seen = self._at_once()
@@ -143,9 +143,9 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
         if reloads != self._reloads:
             return self._at_once()
         if self._short is NOTHING:
-            self._now = self._short = seen
+            self._short = seen
             return seen
-        return self._now or context
+        return self._shown() or context
 
     async def _go_on(self, given: Any, reloads: int) -> None:
         """What `begin` has left: for whom, where that has to be awaited, and the evaluation."""
@@ -197,7 +197,7 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
 
     def of(self, context: Context) -> RequestFlags:
         """The flags of the same request for this context: these, unless they are another's."""
-        if self._now is None and self._context is UNASKED:
+        if self._context is UNASKED and self._shown() is None:
             self._context, self._connection = context, None
         if self._context == context:
             return self

@@ -35,11 +35,11 @@ class TimedFlags(RequestFlags, eq=False, kw_only=True, weakref=True):
 
     def begin(self) -> Awaitable[object] | None:
         """See `RequestFlags.begin`."""
-        before, began = self._now, perf_counter()
+        before, began = self._short, perf_counter()
         rest = super().begin()
         if rest is not None:
             return self._rest(rest, began)
-        if self._now is not before:
+        if self._short is not before:
             self._took = perf_counter() - began
         return None
 
