@@ -46,6 +46,7 @@ from shipsilently_flask import ShipSilently as FlaskShipSilently
 from shipsilently_flask import flags as flask_flags
 from starlette.requests import HTTPConnection
 
+from benchmarks.normal import as_if_it_streams
 from shipsilently_core import AnalyticsConfig, FlagSet, ShipSilentlyClient
 from shipsilently_core.testing import ScriptedService
 
@@ -83,9 +84,9 @@ CLIENT = ShipSilentlyClient(
     api_key="bench",
     transport=Service(FLAGS),
     background=False,
-    max_age=1e9,
     analytics=AnalyticsConfig(max_buffer_size=20 * MOST),
 )
+as_if_it_streams(CLIENT)
 EXTENSION = FastAPIShipSilently(client=CLIENT)
 
 Many: Any = type(

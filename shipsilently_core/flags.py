@@ -210,25 +210,26 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if not overrides.values:
             seen = self._short
             counted = seen.counted
-            # Most flags are of the one type that can be told without a call.
-            known = counted.get(key)
-            if (known is True or known is False) and (default is False or default is True):
-                return known
-            row = seen.own.get(key) or seen.shared.get(key)
-            if row is None and seen is NOTHING:
-                seen = self._seen()
-                counted = seen.counted
+            if key in counted:
+                # Most flags are of the one type that can be told without a call.
+                value = counted[key]
+                if (value is True or value is False) and (default is False or default is True):
+                    return value
+                if type(value) is type(default) and type(value) in FLAT:
+                    return value
+            else:
                 row = seen.own.get(key) or seen.shared.get(key)
-            if row is not None:
-                value = row.value
-                if (
-                    (default is False or default is True) and (value is True or value is False)
-                ) or (type(value) is type(default) and type(value) in FLAT):
-                    # However often one request asks for a flag, it is one check.
-                    if key in counted:
-                        return value
-                    if not flag_evaluated.receivers:
-                        counted[key] = value
+                if row is None and seen is NOTHING:
+                    seen = self._seen()
+                    row = seen.own.get(key) or seen.shared.get(key)
+                if row is not None and not flag_evaluated.receivers:
+                    value = row.value
+                    if (
+                        (default is False or default is True) and (value is True or value is False)
+                    ) or (type(value) is type(default) and type(value) in FLAT):
+                        # However often one request asks for a flag, it is one check: what another
+                        # thread has put there meanwhile stays.
+                        seen.counted.setdefault(key, value)
                         # In this order: what has been taken meanwhile is listed again.
                         if not seen.listed:
                             self._client.evaluator.analytics.enlist(seen)
@@ -274,17 +275,16 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         if not overrides.values and (default is UNSET or default is False or default is True):
             seen = self._short
             counted = seen.counted
-            known = counted.get(key)
-            if known is True or known is False:
-                return known
-            row = seen.own.get(key) or seen.shared.get(key)
-            if row is not None:
-                value = row.value
+            if key in counted:
+                value = counted[key]
                 if value is True or value is False:
-                    if key in counted:
-                        return value
-                    if not flag_evaluated.receivers:
-                        counted[key] = value
+                    return value
+            else:
+                row = seen.own.get(key) or seen.shared.get(key)
+                if row is not None and not flag_evaluated.receivers:
+                    value = row.value
+                    if value is True or value is False:
+                        counted.setdefault(key, value)
                         if not seen.listed:
                             self._client.evaluator.analytics.enlist(seen)
                         return value

@@ -41,11 +41,13 @@ CASES: dict[str, tuple[str, ...]] = {
     "shipsilently_flask": (_FLASK, "import shipsilently_flask" + _CORE, _CLIENT, _TRANSPORT),
     "shipsilently_fastapi": (_FASTAPI, "import shipsilently_fastapi" + _CORE, _CLIENT, _TRANSPORT),
 }
-#: A library that each of these needs, alone.
+#: A library that each of these needs, alone, and one that comes with it.
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "msgspec alone in Django": (_DJANGO, "import msgspec"),
     "msgspec alone in Flask": (_FLASK, "import msgspec"),
     "msgspec alone in FastAPI": (_FASTAPI, "import msgspec"),
+    "typing_extensions alone in Django": (_DJANGO, "import typing_extensions"),
+    "typing_extensions alone in Flask": (_FLASK, "import typing_extensions"),
 }
 PEERS: dict[str, tuple[str, ...]] = {
     "furagu in Django": (_DJANGO, "import furagu.contrib.django, furagu.openfeature.provider"),

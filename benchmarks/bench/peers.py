@@ -19,6 +19,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from benchmarks.normal import as_if_it_streams
+
 __all__ = ["NAMES", "OURS", "READERS", "Peer", "opened", "sink"]
 
 #: The targeted user, as every peer is told of it.
@@ -80,8 +82,8 @@ def plain_dict(flags: dict[str, bool], url: str) -> Peer:
     return Peer(lambda: flags, "held.get(key, False)", "held.copy()", {"held": flags})
 
 
-def shipsilently(flags: dict[str, bool], url: str) -> Peer:
-    """Ours, with a fresh evaluation in the cache."""
+def shipsilently(flags: dict[str, bool], url: str, *, max_age: float | None = None) -> Peer:
+    """Ours, with a fresh evaluation in the cache, as long as its stream is up or `max_age` says."""
     from shipsilently_core import AnalyticsConfig, Context, ShipSilentlyClient
     from shipsilently_core.testing import ScriptedService
 
@@ -89,9 +91,10 @@ def shipsilently(flags: dict[str, bool], url: str) -> Peer:
         api_key="bench",
         transport=ScriptedService(flags),
         background=False,
-        max_age=1e9,
+        max_age=max_age,
         analytics=AnalyticsConfig(max_buffer_size=2_000_000, max_batch_size=2_000_000),
     )
+    as_if_it_streams(client)
     # Made once, as the others' are.
     who = Context({"userId": USER})
     client.evaluate_all(who)

@@ -561,3 +561,35 @@ def test_a_sheet_that_is_taken_in_the_midst_of_being_taken_is_taken_once(line: i
         sys.settrace(before)
     made.flush()
     assert sorted(made.post.taken) == sorted(seen.counted)
+
+
+class Looked(dict[str, Any]):
+    """Rows of which somebody else reads one in the moment in which it is looked up."""
+
+    def __init__(self, rows: dict[str, Any], meanwhile: Callable[[], object]) -> None:
+        super().__init__(rows)
+        self._meanwhile: Callable[[], object] | None = meanwhile
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Let the other one go first, once."""
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("verb", ["get", "is_enabled"])
+def test_a_flag_that_another_thread_gets_as_a_default_meanwhile_counts_once(verb: str) -> None:
+    """Two threads of one request read it for the first time, one of them with a wrong default."""
+    s = setup({"x": True}, background=False)
+    s.client.evaluate_all(ADA)
+    flags = s.client.flags(ADA).load()
+    before = len(s.client.evaluator.analytics)
+    others: list[Any] = []
+    flags._short.own = Looked(
+        {**flags._short.own, **flags._short.shared}, lambda: others.append(flags.get("x", "no"))
+    )
+    read = flags.is_enabled if verb == "is_enabled" else lambda key: flags.get(key, False)
+    assert (read("x"), others) == (True, ["no"])
+    assert len(s.client.evaluator.analytics) - before == 1
+    assert read("x") is True
