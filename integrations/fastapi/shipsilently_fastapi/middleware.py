@@ -71,11 +71,11 @@ class FlagsMiddleware:
             except ValueError:
                 # A server may end what it has begun in another context.
                 set_current(None if token.old_value is Token.MISSING else token.old_value)
-            # What was read stays for whoever is around, as the handler of unexpected errors. The
-            # others and their scope know each other: left so, both would stay until the next
+            left: RequestFlags = scope.pop(SCOPE_KEY, flags)
+            if left._connection is None:
+                # What was read stays for whoever is around, as the handler of unexpected errors.
+                scope[SCOPE_KEY] = left
+            # The others and their scope know each other: left so, both would stay until the next
             # collection.
-            if scope.get(SCOPE_KEY, flags)._connection is not None:
-                if outer is None:
-                    scope.pop(SCOPE_KEY, None)
-                else:
-                    scope[SCOPE_KEY] = outer
+            elif outer is not None:
+                scope[SCOPE_KEY] = outer
