@@ -112,6 +112,9 @@ class Analytics:
         #: the next time.
         self._every = max(1, min(_LOOK_EVERY, config.max_batch_size // 10))
         self._look_at = self._every
+        #: How many sheets have been looked through since the last were taken, and what was noted
+        #: there; another list whenever it changes.
+        self._looked = [0, 0]
         self.renew()
 
     def renew(self) -> None:
@@ -177,16 +180,24 @@ class Analytics:
 
     def _look(self) -> None:
         """See whether what was noted is enough for attention."""
-        sheets = list(self._sheets)
-        self._look_at = len(sheets) + self._every
-        size = len(self._buffer) + sum([len(sheet.counted) - sheet.taken for sheet in sheets])
-        if size >= self._full or len(sheets) > _MOST_SHEETS:
+        looked = self._looked
+        before, noted = looked
+        # Nothing is called while the first list is made, so nobody puts one in meanwhile.
+        sizes = [len(sheet.counted) - sheet.taken for sheet in list(self._sheets)[before:]]
+        count, noted = before + len(sizes), noted + sum(sizes)
+        self._look_at = count + self._every
+        # Unless another thread has taken them meanwhile. Whoever has listed the last may still be
+        # reading, so that one is counted again.
+        if sizes and self._looked is looked:
+            self._looked = [count - 1, noted - sizes[-1]]
+        size = len(self._buffer) + noted
+        if size >= self._full or count > _MOST_SHEETS:
             self._attend(size)
 
     def _take_sheets(self) -> None:
         """Put the checks on all sheets into the buffer, also those that another has in hand."""
         with self._taking:
-            self._look_at = self._every
+            self._look_at, self._looked = self._every, [0, 0]
             # Those that are listed meanwhile are for the next time.
             for _ in range(len(self._sheets)):
                 try:
