@@ -4,11 +4,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, assert_type
 
 import pytest
-from flask import Flask, Response, copy_current_request_context, g, stream_with_context
+from flask import (
+    Flask,
+    Response,
+    copy_current_request_context,
+    g,
+    render_template_string,
+    stream_with_context,
+)
 from shipsilently_flask import flags
+from shipsilently_flask.current import kept_flags
 
-from shipsilently_core import Flags, FlagSet
-from shipsilently_core.testing import ScriptedService
+from shipsilently_core import Flags, FlagSet, ShipSilentlyClient
+from shipsilently_core.testing import ManualClock, ScriptedService
 
 from .apps import bare_app, for_user, in_thread, make_app
 
@@ -85,6 +93,78 @@ def test_an_app_context_is_enough(app: Flask) -> None:
         assert flags.get("me", "") == "nobody"
         assert any("shipsilently" in name for name in g)
     assert count(app) == 1
+
+
+class Job:
+    """An app whose time is told, and what a job in its context reads."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.service = ScriptedService({"on": False})
+        self.clock = ManualClock()
+        self.client = ShipSilentlyClient(
+            api_key="sk_test", transport=self.service, clock=self.clock, **settings
+        )
+        self.app = make_app(client=self.client)
+
+    def read(self) -> tuple[bool, str]:
+        """The flag in a function and in a template."""
+        source = '{% flag "on" %}True{% else %}False{% endflag %}'
+        return flags.is_enabled("on"), render_template_string(source)
+
+
+def test_a_long_app_context_sees_a_change() -> None:
+    """A worker whose only app context was pushed when it started follows the flags."""
+    job = Job(polling_interval=60)
+    with job.app.app_context():
+        assert job.read() == (False, "False")
+        job.service.set({"on": True})
+        job.clock.advance(59)
+        assert job.read() == (False, "False")
+        assert len(job.service.requests) == 1
+        job.clock.advance(1)
+        assert job.read() == (True, "True")
+        assert job.read() == (True, "True")
+        assert len(job.service.requests) == 2
+        kept = kept_flags()
+        assert kept is not None
+        assert kept.get("on", False)
+
+
+def test_a_long_app_context_asks_nobody_for_what_is_fresh() -> None:
+    """Flags that the client knows to be current are taken as they are."""
+    job = Job(polling_interval=60, max_age=1e6)
+    with job.app.app_context():
+        for _ in range(3):
+            assert job.read() == (False, "False")
+            job.clock.advance(60)
+    assert len(job.service.requests) == 1
+
+
+def test_a_long_app_context_keeps_what_it_knows_during_an_outage() -> None:
+    """When its flags are due and the service is down, the last known good ones are read."""
+    job = Job(polling_interval=60)
+    job.service.set({"on": True})
+    with job.app.app_context():
+        assert job.read() == (True, "True")
+        job.service.fail(503)
+        job.clock.advance(60)
+        assert job.read() == (True, "True")
+
+
+def test_a_long_request_sees_one_evaluation_to_its_end() -> None:
+    """However long it takes, also in another app's context within it; a refresh is asked for."""
+    job, other = Job(polling_interval=60), Job(polling_interval=60)
+    with job.app.app_context(), job.app.test_request_context():
+        assert job.read() == (False, "False")
+        with other.app.app_context():
+            assert job.read() == (False, "False")
+            for each in (job, other):
+                each.service.set({"on": True})
+                each.clock.advance(3_600)
+            assert job.read() == (False, "False")
+        assert job.read() == (False, "False")
+        flags.refresh()
+        assert job.read() == (True, "True")
 
 
 def test_a_command_of_the_apps_own_reads_flags(app: Flask) -> None:

@@ -109,6 +109,19 @@ def test_a_gate_above_its_route_is_a_failure(service: LocalService) -> None:
     assert (result.exit_code, checks(result)["gates"]["level"]) == (2, "failure")
 
 
+def test_an_open_view_whose_gate_nobody_uses_is_a_warning(service: LocalService) -> None:
+    """What requests are served in spite of is seen in the report."""
+    app = site(service)
+
+    def page() -> str:
+        return "page"
+
+    app.add_url_rule("/", "page", page)
+    requires_flag("on")(page)
+    gates = checks(examine(app, "--quick", "--json"))["gates"]
+    assert (gates["level"], "the endpoint 'page'" in gates["text"]) == ("warning", True)
+
+
 @pytest.fixture
 def flask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs ``flask`` beside the file of an app, with the commands that the distribution brings."""

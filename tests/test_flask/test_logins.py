@@ -157,7 +157,7 @@ def test_one_object_may_stand_for_everybody_without_an_account(app: Flask) -> No
 @pytest.mark.parametrize("remembered", [True, False], ids=["cookie", "request"])
 def test_a_flag_read_while_the_user_is_loaded(app: Flask, remembered: bool) -> None:
     """A receiver told of a user from a cookie reads that user's flags; where Flask-Login itself
-    would load the user for ever, one learns what to change."""
+    would load the user for ever, it reads nobody's."""
     import flask_login
 
     heard: list[str] = []
@@ -181,11 +181,45 @@ def test_a_flag_read_while_the_user_is_loaded(app: Flask, remembered: bool) -> N
     else:
         app.login_manager.request_loader(lambda request: User("ada"))  # type: ignore[attr-defined]
         assert client.get("/").text == "ada ada"
-        with (
-            flask_login.user_loaded_from_request.connected_to(note),
-            pytest.raises(RuntimeError, match="while Flask-Login loads the user"),
-        ):
-            client.get("/")
+        with flask_login.user_loaded_from_request.connected_to(note):
+            assert client.get("/").text == "ada ada"
+        assert set(heard) == {"nobody"}
+
+
+@pytest.mark.parametrize("first", ["flag", "user"])
+@pytest.mark.parametrize("own", [True, False], ids=["loader", "login"])
+def test_a_flag_in_the_loader_of_users_is_nobodys(
+    service: ScriptedService, caplog: pytest.LogCaptureFixture, first: str, own: bool
+) -> None:
+    """It never fails and never goes by who asked first; the request has its user's flags, and one
+    line in the log says what to change."""
+    app = bare_app()
+    shipsilently = ShipSilently(app, client=client_of(service))
+    login = use_flask_login(app)
+    if own:
+        shipsilently.context_loader(
+            lambda: {"userId": getattr(login.current_user, "name", "nobody")}
+        )
+    read: list[str] = []
+
+    @app.login_manager.user_loader  # type: ignore[attr-defined]  # put there by Flask-Login
+    def load(name: str) -> User:
+        read.append(flags.get("me", ""))
+        return User(name)
+
+    @app.get("/")
+    def page() -> str:
+        if first == "user":
+            assert login.current_user.get_id() == "ada"
+        return f"{flags.get('me', '')} {login.current_user.get_id()} {flags.get('me', '')}"
+
+    app.add_url_rule("/in", "in", lambda: str(login.login_user(User("ada"))))
+    client = app.test_client()
+    client.get("/in")
+    assert [client.get("/").text for _ in range(2)] == ["ada ada ada", "ada ada ada"]
+    assert set(read) == {"nobody"}
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "shipsilently"]
+    assert "as to nobody in particular: take the flag out of the loader" in line
 
 
 FIRST_READ_IN_A_RECEIVER = """

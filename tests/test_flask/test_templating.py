@@ -140,6 +140,27 @@ def test_a_key_that_is_none_is_told(key: Any) -> None:
         render("{% flag key %}a{% endflag %}", key=key)
 
 
+@pytest.mark.parametrize("key", [None, 1, ["on"]])
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("{{ key is active_flag }}", "False"),
+        ('{{ key is active_flag("blue") }}', "False"),
+        ("{{ key is active_flag(none) }}", "False"),
+        ("{{ nothing is active_flag }}", "False"),
+        ('{{ ["on", key]|select("active_flag")|join }}', "on"),
+    ],
+)
+def test_what_is_no_key_is_no_active_flag(
+    source: str, shown: str, key: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The test never raises for a variable that holds no key, and one line says what it held."""
+    assert render(source, key=key) == shown
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "shipsilently"]
+    held = "Undefined" if "nothing" in source else type(key).__name__
+    assert f"whether a {held} is an active flag" in line
+
+
 EVERYWHERE = (
     '{% flag "on" %}1{% endflag %}{{ "on" is active_flag }}{{ "color"|flag }}{{ flag("limit") }}'
 )

@@ -229,6 +229,32 @@ def test_a_session_that_needs_no_secret_key_is_used() -> None:
     assert client.get("/").text == first
 
 
+@pytest.mark.parametrize("key", ["made up", None])
+def test_a_request_without_a_session_has_no_visitor(
+    key: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the session interface gives none, flags are for nobody; elsewhere nothing changes."""
+    app = site("session")
+    interface = app.session_interface
+
+    class NotEverywhere(type(interface)):  # type: ignore[misc]  # a class that is found out
+        def open_session(self, app: Flask, request: Any) -> Any:
+            return None if request.path == "/api" else super().open_session(app, request)
+
+    app.session_interface = NotEverywhere()
+    app.add_url_rule("/api", view_func=lambda: flags.get("me", ""), endpoint="api")
+    client = app.test_client()
+    first = client.get("/").text
+    app.secret_key = key
+    answer = client.get("/api")
+    assert (answer.text, "Set-Cookie" in answer.headers) == ("nobody", False)
+    assert client.get("/api", headers={"User": "ada"}).text == "ada"
+    lines = [record.getMessage() for record in caplog.records if record.name == "shipsilently"]
+    assert ["needs the app's SECRET_KEY" in line for line in lines] == [True] * (key is None)
+    app.secret_key = "made up"
+    assert client.get("/").text == first
+
+
 def test_the_threads_of_a_request_are_the_same_visitor() -> None:
     """A thread that reads first, and the request after it, have one id between them."""
     app = site("cookie")

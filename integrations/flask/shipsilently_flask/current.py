@@ -6,13 +6,14 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from flask import Flask, Request, current_app, g, has_app_context
+from flask import Flask, Request, current_app, g, has_app_context, has_request_context
+from msgspec import Struct
 
 from shipsilently_core import Flags
 
 from .contexts import app_context, request_context
-from .people import current_context, own_request
-from .state import state_of
+from .people import ReadWhileLoadingError, current_context, own_request
+from .state import State, state_of
 
 __all__ = ["current_flags", "follow_logins", "forget_flags", "kept_flags"]
 
@@ -27,12 +28,25 @@ _MOST_TURNS = 3
 _LEAVING = "_shipsilently_leaving"
 
 
+class _Held(Struct, eq=False):
+    """What an app context without a request keeps.
+
+    Attributes:
+        flags: Read from by everything in that context.
+        since: When they were made, in seconds of the client's monotonic clock.
+    """
+
+    flags: Flags
+    since: float
+
+
 def current_flags() -> Flags:
     """The flags of this request, or of this app context: made when first wanted, then kept.
 
     A request keeps them itself, so that its copies in other threads and in a stream
     see the same ones, and that a request inside a pushed app context has its own.
-    Without a request they are kept in `flask.g`.
+    Without a request they are kept in `flask.g`, and made anew after each ``polling_interval``:
+    an app context may live as long as its process.
 
     Raises:
         RuntimeError: There is no app context, or its app has no `ShipSilently`.
@@ -60,8 +74,12 @@ def _first(app: Flask, request: Request, turns: int = 1) -> Flags:
     if turn is not None and turn[0] is not app_context().g:
         # In a copy of the request's context, which may have loaded its user before that login.
         stays = False
+    try:
+        context = current_context(app, request, state)
+    except ReadWhileLoadingError as error:
+        return _nobodys(state, error)
     # Each request's loop, where it has one, serves nobody else: it may be blocked.
-    made = state.client.flags(current_context(app, request, state), block_event_loop=True)
+    made = state.client.flags(context, block_event_loop=True)
     # Nothing is called from this look to the last line, so no other thread comes between.
     if held[_TURN] is not turn:
         return made if turns == _MOST_TURNS else _first(app, request, turns + 1)
@@ -72,6 +90,12 @@ def _first(app: Flask, request: Request, turns: int = 1) -> Flags:
     return found
 
 
+def _nobodys(state: State, reason: ReadWhileLoadingError) -> Flags:
+    """Flags for what runs while it is found out whom the request's are for; never kept for it."""
+    state.client.evaluator.notices.once(f"flask {reason}", "%s", reason)
+    return state.client.flags(None, block_event_loop=True)
+
+
 def _without_request() -> Flags:
     if not has_app_context():
         raise RuntimeError(
@@ -80,17 +104,26 @@ def _without_request() -> Flags:
             "function with flask.copy_current_request_context; for a context of your own, use "
             'app.extensions["shipsilently"].client'
         )
-    kept: Flags | None = g.get(_KEY)
-    if kept is not None:
-        return kept
     app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
     state = state_of(app)
+    client = state.client
+    now = client._clock.monotonic()
+    held: _Held | None = g.get(_KEY)
+    # A request to another app, around this context, is to see one evaluation to its end.
+    if held is not None and (
+        now - held.since < client.config.polling_interval or has_request_context()
+    ):
+        return held.flags
     if sys.modules.get("flask_login") is not _followed:
         follow_logins()
     # There is nobody, and the loader is not asked: it would find no session, or that of
     # another app.
-    found: Flags = g.setdefault(_KEY, state.client.flags(None, block_event_loop=True))
-    return found
+    made = _Held(client.flags(None, block_event_loop=True), now)
+    if held is not None:
+        setattr(g, _KEY, made)
+        return made.flags
+    first: _Held = g.setdefault(_KEY, made)
+    return first.flags
 
 
 def kept_flags() -> Flags | None:
@@ -99,7 +132,10 @@ def kept_flags() -> Flags | None:
 
 
 def _kept(request: Request | None) -> Flags | None:
-    kept: Flags | None = g.get(_KEY) if request is None else vars(request).get(_KEY)
+    if request is None:
+        held: _Held | None = g.get(_KEY)
+        return None if held is None else held.flags
+    kept: Flags | None = vars(request).get(_KEY)
     return kept
 
 

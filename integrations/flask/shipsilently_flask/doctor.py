@@ -15,7 +15,7 @@ from flask.sessions import SecureCookieSessionInterface
 from shipsilently_core import ConfigurationError
 
 from .lost import wrong_targets
-from .order import check_order
+from .order import check_order, unused_gates
 from .state import State, state_of
 
 if TYPE_CHECKING:
@@ -119,10 +119,12 @@ def _framework(app: Flask, state: State, flags: frozenset[str] | None) -> Iterat
     except ConfigurationError as error:
         yield failure("gates", str(error), "Write @app.route first and @requires_flag below it.")
     else:
-        lost = [*wrong_targets(app)]
+        unused, lost = [*unused_gates(app)], [*wrong_targets(app)]
+        for problem in unused:
+            yield warning("gates", problem, "Route to what requires_flag returns.")
         for problem in lost:
             yield failure("gates", problem, "Name an endpoint, a path or a URL that is there.")
-        if not lost:
+        if not unused and not lost:
             yield ok("gates", "every @requires_flag stands below its route")
     named = state.settings.client_flags
     unknown = [each for each in named if flags and not any(may_see(key, (each,)) for key in flags)]

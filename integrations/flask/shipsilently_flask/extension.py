@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -10,9 +11,10 @@ from flask import Flask
 from flask.cli import AppGroup
 
 from shipsilently_core import ConfigurationError, ShipSilentlyClient
+from shipsilently_core._log import say
 
 from .current import follow_logins, forget_flags
-from .order import check_order
+from .order import check_order, remember_app, unused_gates
 from .settings import read_settings
 from .state import NAME, ContextLoader, State, shared_client
 from .visitors import answer_last
@@ -113,6 +115,7 @@ class ShipSilently:
         _at_first_request(app)
         app.cli.add_command(_Commands("shipsilently", help=_HELP))
         app.extensions[NAME] = State(settings, self, client, asked)
+        remember_app(app)
 
     def context_loader(self, loader: Loader) -> Loader:
         """Register the function that says whom flags are for; use it as a decorator.
@@ -158,11 +161,17 @@ def _at_first_request(app: Flask) -> None:
     """Do at the first request what needs the whole app, and cost the others nothing.
 
     Only then are all views there. While the order of decorators is wrong, every request
-    fails: what was to be hidden is not shown by mistake.
+    fails: what was to be hidden is not shown by mistake. What may be meant so is told, once.
     """
+    told: set[str] = set()
 
     def at_first_request() -> None:
         check_order(app)
+        for problem in unused_gates(app):
+            if problem not in told:
+                # Several requests may be the first.
+                told.add(problem)
+                say(logging.ERROR, "%s", problem)
         follow_logins()
         # A new list, since the old one is being walked.
         hooks = app.before_request_funcs[None]

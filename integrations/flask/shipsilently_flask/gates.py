@@ -16,7 +16,7 @@ from shipsilently_core import ConfigurationError
 from .conditions import Condition, checked_keys
 from .current import current_flags
 from .lost import remember_target
-from .order import is_gate, remember_gate
+from .order import is_gate, remember_fallback, remember_gate
 from .signals import atell, gate_refused, tell
 from .state import state_of
 from .targets import Target, target_of
@@ -68,6 +68,7 @@ def requires_flag(
         gated = _gated_async(door, view) if asynchronous else _gated(door, view)
         remember_gate(view, gated)
         remember_target(gated, redirect_to)
+        remember_fallback(gated, fallback)
         return cast("View", gated)
 
     return decorate
@@ -96,6 +97,7 @@ def gate(
         return door.refuse(**(request.view_args or {}))
 
     remember_target(check_flags, redirect_to)
+    remember_fallback(check_flags, fallback)
     where.before_request(check_flags)
 
 

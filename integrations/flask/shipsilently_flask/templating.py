@@ -82,8 +82,20 @@ def flag_filter(context: TemplateContext, key: str, default: Any = UNSET) -> Any
 
 @pass_context
 def active_flag(context: TemplateContext, key: str, value: Any = True) -> bool:
-    """``{% if "x" is active_flag %}``, ``{% if "banner" is active_flag("blue") %}``."""
-    return holds(_shown(), key, value)
+    """``{% if "x" is active_flag %}``, ``{% if "banner" is active_flag("blue") %}``.
+
+    What is no key, as a variable may be none, is no active flag.
+    """
+    shown = _shown()
+    if not isinstance(key, str):
+        state_of(current_app).client.evaluator.notices.warn(
+            "flask active_flag",
+            "a template asks whether a %s is an active flag, which it is not: a flag key is a "
+            "string; look at the variables and lists before `active_flag` in your templates",
+            type(key).__name__,
+        )
+        return False
+    return holds(shown, key, value)
 
 
 @pass_context

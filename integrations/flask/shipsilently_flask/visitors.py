@@ -40,6 +40,7 @@ def with_visitor(
 
     Nothing is set before a flag is read, and nothing for a context that names a user. An app
     without a secret key, with which ids are signed, goes on without them and says so once.
+    Nothing can be set where the app's session interface has no session for this request.
     A ready `Context` is taken as it is.
     """
     context = {} if given is None else given
@@ -48,12 +49,16 @@ def with_visitor(
     if context.get("userId") is not None or context.get("user_id") is not None:
         return given
     in_session = settings.anonymous_id == "session"
-    if not app.secret_key and (not in_session or app.session_interface.is_null_session(session)):
+    is_null = in_session and app.session_interface.is_null_session(session)
+    if not app.secret_key and (not in_session or is_null):
         state_of(app).client.evaluator.notices.once(
             "no secret key",
             "SHIPSILENTLY_ANONYMOUS_ID needs the app's SECRET_KEY to sign the visitor's id; until "
             "it is set, visitors have none, and flags are for nobody in particular",
         )
+        return given
+    if is_null:
+        # So the app's session interface wants it for this request; nothing can be kept in it.
         return given
     visitor = _from_session() if in_session else _from_cookie(app, request, settings)
     return {**context, "userId": visitor}
