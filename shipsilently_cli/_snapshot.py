@@ -6,6 +6,7 @@ For the commands of the frameworks, too; it needs no click.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -15,7 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyClient
+from shipsilently_core import (
+    ConfigurationError,
+    EvaluationError,
+    EvaluationResult,
+    ShipSilentlyClient,
+)
 from shipsilently_core._shipped import shipped
 from shipsilently_core._view import IMPERSONAL
 
@@ -98,7 +104,7 @@ def write(path: Path, taken: Taken) -> bool:
     A file that holds the same flags already is left as it is, with the time of then.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: It cannot be written, or holds what somebody may miss: no snapshot.
     """
     # What a link points to is replaced, not the link.
     path = Path(os.path.realpath(path))
@@ -112,6 +118,7 @@ def write(path: Path, taken: Taken) -> bool:
             path.write_bytes(data)
             return True
         mode = stat.S_IMODE(found.st_mode)
+        _check_can_go(path)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         with unfinished.open("xb") as file:
@@ -125,6 +132,18 @@ def write(path: Path, taken: Taken) -> bool:
         unfinished.unlink(missing_ok=True)
         raise
     return True
+
+
+def _check_can_go(path: Path) -> None:
+    """A flags file of the local service has rules that are nowhere else."""
+    try:
+        if not path.read_bytes().strip():
+            return
+        shipped(path)
+    except ConfigurationError:
+        raise FileExistsError(
+            errno.EEXIST, "holds something else than a snapshot; move it away, or name another file"
+        ) from None
 
 
 def _sorted(flags: Any) -> str:

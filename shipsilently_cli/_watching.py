@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shipsilently_core import ConnectionState, EvaluationResult, Failure, ShipSilentlyClient
+from shipsilently_core._watch import same
 from shipsilently_core.signals import evaluation_failed
 
 __all__ = ["watch"]
@@ -122,7 +123,7 @@ class _Teller:
                 self.tell("flag", flag=key, **_told("new", new), reason=_reason(new))
                 continue
             old = last.get(key)
-            if old is None or new is None or old.value != new.value:
+            if old is None or new is None or not same(old.value, new.value):
                 what = {**_told("old", old), **_told("new", new)}
                 self.tell("change", flag=key, **what, reason=_reason(new))
 

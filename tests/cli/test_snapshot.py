@@ -106,7 +106,7 @@ def test_what_a_rule_made_is_left_out(service: LocalService) -> None:
 def test_a_file_is_replaced_as_a_whole(service: LocalService, tmp_path: Path) -> None:
     """It keeps its permissions, a link stays one, and nothing is left beside it."""
     real, link = tmp_path / "real.json", tmp_path / "link.json"
-    real.write_text("old")
+    real.write_text('{"flags": {"old": {"value": 1, "reason": "default"}}}')
     real.chmod(0o640)
     link.symlink_to(real)
     shown = run("-o", "link.json")
@@ -201,6 +201,31 @@ def test_a_file_that_cannot_be_written_is_one_line(service: LocalService, tmp_pa
     assert shown.exit_code == 2
     assert shown.stderr == "Error: missing/flags.json: No such file or directory\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("flags.json", '{"flags": {"on": {"enabled": true, "default": true, "rules": []}}}'),
+        ("flags.toml", "[flags.on]\nenabled = true\n"),
+        ("notes.txt", "not to be lost"),
+    ],
+)
+def test_what_is_no_snapshot_is_not_replaced(
+    service: LocalService, tmp_path: Path, name: str, text: str
+) -> None:
+    """A flags file of the local service, or anything else, stays; an empty file may be filled."""
+    path = tmp_path / name
+    path.write_text(text)
+    shown = run("-o", name)
+    assert (shown.exit_code, path.read_text()) == (2, text)
+    assert shown.stderr == (
+        f"Error: {name}: holds something else than a snapshot; move it away, or name another file\n"
+    )
+    assert list(tmp_path.iterdir()) == [path]
+    path.write_text("\n")
+    assert run("-o", name).exit_code == 0
+    assert run("--check", name).exit_code == 0
 
 
 def test_a_file_can_be_checked(service: LocalService, tmp_path: Path) -> None:
