@@ -7,13 +7,13 @@ again), `stores`, `stores_redis` (what outlives a process), `testing` (fakes), `
 (what tests can say).
 
 Behind them: `_resolver` (a request's wait), `_evaluation` (the failure matrix), `_knowledge`,
-`_cache`, `_snapshot`, `_likeness`, `_form`, `_gate`, `_backoff`, `_notices` (what is known),
-`_view`, `_seen` (what a caller sees of it), `_keeper`, `_storecalls`, `_consult`, `_saved`,
-`_cachestore` (what other processes knew), `_shipped` (what came with the app), `_analytics`,
-`_events`, `_tally` (what is counted), `_background`, `_stream`, `_sse`, `_refresh`, `_watch`
-(what happens between requests), `_transport`, `_wire`, `_http`, `_answers`, `_network`,
-`_connection`, `_tasks`, `_proxied` (what is said, and how), `_kinds`, `_overrides`, `_clock`,
-`_process`, `_late`, `_settings`.
+`_cache`, `_snapshot`, `_likeness`, `_form`, `_gate`, `_backoff` (what is known), `_notices`, `_log`
+(what is told of it), `_view`, `_seen` (what a caller sees of it), `_keeper`, `_holdings`,
+`_storecalls`, `_consult`, `_saved`, `_cachestore` (what other processes knew), `_shipped` (what
+came with the app), `_analytics`, `_events`, `_tally` (what is counted), `_background`, `_stream`,
+`_sse`, `_refresh`, `_watch` (what happens between requests), `_transport`, `_wire`, `_http`,
+`_answers`, `_network`, `_connection`, `_tasks`, `_proxied` (what is said, and how), `_kinds`,
+`_overrides`, `_clock`, `_process`, `_late`, `_settings`.
 """
 
 from typing import TYPE_CHECKING

@@ -115,6 +115,8 @@ class Analytics:
         #: How many sheets have been looked through since the last were taken, and what was noted
         #: there; another list whenever it changes.
         self._looked = [0, 0]
+        #: When so many are listed, all of them are looked through anew.
+        self._look_anew_at = 2 * self._every
         self.renew()
 
     def renew(self) -> None:
@@ -182,6 +184,10 @@ class Analytics:
         """See whether what was noted is enough for attention."""
         looked = self._looked
         before, noted = looked
+        if len(self._sheets) >= self._look_anew_at:
+            # So many are under way at once, and they have read on since they were looked through.
+            before, noted = 0, 0
+            self._look_anew_at *= 2
         # Nothing is called while the first list is made, so nobody puts one in meanwhile.
         sizes = [len(sheet.counted) - sheet.taken for sheet in list(self._sheets)[before:]]
         count, noted = before + len(sizes), noted + sum(sizes)
@@ -198,6 +204,7 @@ class Analytics:
         """Put the checks on all sheets into the buffer, also those that another has in hand."""
         with self._taking:
             self._look_at, self._looked = self._every, [0, 0]
+            self._look_anew_at = 2 * self._every
             # Those that are listed meanwhile are for the next time.
             for _ in range(len(self._sheets)):
                 try:
@@ -247,6 +254,8 @@ class Analytics:
         if size > self._config.max_buffer_size or len(self._sheets) > _MOST_SHEETS:
             self._take_sheets_at_once()
             self._let_oldest_go()
+            # More may have been noted on them than had been counted.
+            size = max(size, len(self._buffer))
         if self._wake_at is not None and size >= self._wake_at:
             # Until the batch has been taken, only what ends the gathering is worth another word.
             self._wake_at = _MOST_IN_ONE_REQUEST if size < _MOST_IN_ONE_REQUEST else None

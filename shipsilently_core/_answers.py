@@ -6,7 +6,7 @@ import time
 import zlib
 from collections.abc import Iterable
 
-from ._process import Lock
+from ._process import Lock, is_time_limit
 from ._wire import Reply
 from .values import Failure
 
@@ -176,6 +176,16 @@ class Answer:
             # At once, since the task that waits for it runs later and others need the room now.
             self._body.close()
             raise
+
+    def cut_off(self, error: Exception) -> Reply:
+        """What an answer says whose body cannot be had: where it refuses, its head is enough.
+
+        Args:
+            error: Why; raised where nothing can be said.
+        """
+        if self._status in (0, 200) or is_time_limit(error):
+            raise error
+        return Reply(self._status, headers=self._headers)
 
     def reply(self) -> Reply:
         """The whole; raises `BadAnswer` where the end of the body is missing."""

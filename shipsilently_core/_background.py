@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ._clock import Clock
 from ._evaluation import Evaluator
-from ._process import Bell, Lock, Worker
+from ._process import Bell, Lock, Worker, is_ending
 from ._refresh import Refresher
 from ._stream import Stream, StreamTransport
 from ._watch import Watch
@@ -19,6 +19,9 @@ __all__ = ["Background", "Tell"]
 
 #: Seconds for one delivery of events, which nobody waits for.
 _FLUSH_TIMEOUT = 30.0
+
+#: Seconds between two tries to start threads.
+_START_AGAIN = 60.0
 
 #: Seconds between two looks at a thread that is to end.
 _STEP = 0.05
@@ -103,36 +106,80 @@ class Background:
         )
         self._flush_bell = Bell()
         self._clock = clock
-        self._workers = [Worker("shipsilently-refresh", self.refresher.run)]
+        self._base = config.retry.base_delay
+        self._workers = [self._worker("refresh", self.refresher.run, self._bells[0])]
         if config.analytics.enabled:
-            self._workers.append(Worker("shipsilently-events", self._flush))
+            self._workers.append(self._worker("events", self._flush, self._flush_bell))
         self._wants_stream = config.stream
         self._keeper = evaluator.keeper
-        if self._keeper is not None:
-            self._workers.append(Worker("shipsilently-store", self._keeper.run))
+        self._keeps: Worker | None = None
+        #: Whether all its threads run.
+        self.complete = False
+        #: Monotonic seconds of the next try to start those that do not.
+        self._start_at = 0.0
         if config.stream:
-            self._workers.append(Worker("shipsilently-stream", self._stream.run))
+            self._workers.append(self._worker("stream", self._stream.run, self._bells[1]))
 
     @property
     def state(self) -> ConnectionState:
         """The connection's state."""
         return self._state
 
+    def _worker(self, name: str, run: Callable[[], None], bell: Bell) -> Worker:
+        """A thread that ends when its work does, and when nothing else does."""
+
+        def go_on() -> None:
+            while True:
+                try:
+                    return run()
+                except (Exception, SystemExit) as error:
+                    # The latter would end it without a word.
+                    kind = type(error).__name__
+                    self._evaluator.notices.warn(
+                        f"{name} raised {kind}",
+                        "the background's thread for %s raised %s; it begins anew",
+                        name,
+                        kind,
+                    )
+                if bell.wait(self._base):
+                    return None
+
+        return Worker(f"shipsilently-{name}", go_on)
+
     def start(self) -> bool:
-        """Start the threads; whether that was possible, and they had not been ended before."""
-        if self._stopped:
+        """Start the threads that do not run yet; whether all run now.
+
+        What was refused is tried again once a minute, by whoever calls this.
+        """
+        if self._stopped or self._clock.monotonic() < self._start_at:
             return False
         self._evaluator.wake = self._bells[0].ring
         self._evaluator.analytics.wake = self._flush_bell.ring
-        if self._keeper is not None:
-            self._keeper.start()
-        started = all(worker.start() for worker in self._workers)
-        if self._keeper is not None and not started:
-            self._keeper.stop()
-        self._evaluator.gate.background = started
+        self._start_keeper()
+        # Each, whatever becomes of the others.
+        started = [worker.start() for worker in self._workers]
+        self.complete = self._evaluator.gate.background = all(started)
         if not self._wants_stream:
             self._enter(ConnectionState.POLLING)
-        return started
+        if not self.complete:
+            self._start_at = self._clock.monotonic() + _START_AGAIN
+            if not is_ending():
+                self._evaluator.notices.warn(
+                    "no threads",
+                    "the system refuses more threads: the background runs without %d of its %d, "
+                    "and tries again in a minute",
+                    started.count(False),
+                    len(started),
+                )
+        return self.complete
+
+    def _start_keeper(self) -> None:
+        """Give the store a thread of its own; without one, requests make its calls themselves."""
+        if self._keeper is not None and self._keeps is None:
+            self._keeps = Worker("shipsilently-store", self._keeper.run)
+            self._keeper.start()
+            if not self._keeps.start():
+                self._keeper.stop()
 
     def stop(self, timeout: float) -> None:
         """End the threads, waiting for them for at most `timeout` seconds."""
@@ -145,7 +192,8 @@ class Background:
             self._keeper.stop(timeout)
         transport = self._transport()
         transport.interrupt()
-        for worker in self._workers:
+        workers = self._workers if self._keeps is None else [*self._workers, self._keeps]
+        for worker in workers:
             # What it was about to open just then is to end, too.
             while not worker.join(min(_STEP, timeout)) and timeout > 0:
                 timeout = max(0.0, timeout - _STEP)

@@ -133,8 +133,12 @@ class Cache:
         return len(self._entries)
 
     def renew(self) -> None:
-        """New locks, in a forked child whose old ones may be held by nobody that lives."""
+        """New locks, in a forked child whose old ones may be held by nobody that lives.
+
+        The stream is the parent's, so here age alone makes stale what is known.
+        """
         self._lock = Lock()
+        self.live(False)
 
     def live(self, streaming: bool) -> None:
         """While the service tells of every change, age alone makes nothing stale.

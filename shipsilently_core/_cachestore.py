@@ -7,13 +7,12 @@ import logging
 from abc import ABC, abstractmethod
 from typing import Any
 
+from ._log import say
 from .config import checked_seconds
 from .errors import ConfigurationError
 from .stores import Found
 
 __all__ = ["CacheStore"]
-
-log = logging.getLogger("shipsilently")
 
 _WEEK = 7 * 86_400.0
 #: Bytes; memcached takes an item of 1 MiB at most, with its key and what it needs itself.
@@ -95,7 +94,8 @@ class CacheStore(ABC):
             self.write(self._key(name), data, self._seconds)
         elif not self._has_told:
             self._has_told = True
-            log.warning(
+            say(
+                logging.WARNING,
                 "flags of one context take %d bytes, more than the %d that the %s takes; such "
                 "are not kept",
                 len(data),

@@ -94,8 +94,8 @@ class Heads:
     def __init__(self) -> None:
         self._known: dict[bytes, bytes] = {}
 
-    def whole(self, question: Question) -> bytes:
-        """All that is sent for a question.
+    def whole(self, question: Question) -> memoryview:
+        """All that is sent for a question, in a form whose repr tells nothing of it.
 
         Raises:
             h11.LocalProtocolError: It has a header that cannot be sent.
@@ -108,7 +108,9 @@ class Heads:
             )
             assert written is not None
             head = self._known[question.target] = written.removesuffix(b"\r\n")
-        return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(question.body), question.body)
+        return memoryview(
+            b"%bContent-Length: %d\r\n\r\n%b" % (head, len(question.body), question.body)
+        )
 
 
 class _Kept(Protocol):
@@ -198,7 +200,7 @@ class _Connection:
     def drop(self) -> None:
         self._socket.close()
 
-    def exchange(self, data: bytes, answer: Answering) -> bool:
+    def exchange(self, data: memoryview, answer: Answering) -> bool:
         """Send this, and wait for the answer; whether the connection can be used again."""
         self._wire.ask()
         sent = True
@@ -212,7 +214,7 @@ class _Connection:
                 return self._wire.renew() and sent
 
 
-def _send(sock: socket.socket, data: bytes) -> None:
+def _send(sock: socket.socket, data: bytes | memoryview) -> None:
     left = memoryview(data)
     try:
         while left:

@@ -277,6 +277,9 @@ class Evaluator(Knowledge):
         self.notices.working(lambda: len(self.cache))
 
     def _failed(self, call: Call, reply: Reply, failure: Failure) -> None:
+        self._report(self._note_failure(call, reply, failure))
+
+    def _note_failure(self, call: Call, reply: Reply, failure: Failure) -> FailureReport:
         pause = retry_after(reply, now=self._clock.time(), base=self._config.retry.base_delay)
         if pause is not None:
             self.gate.hold(pause)
@@ -287,7 +290,7 @@ class Evaluator(Knowledge):
         self.notices.warn(f"failure {failure}", "%s; %s", message, self._what_serves())
         report = FailureReport(failure, reply.status, call.flag_key, message)
         self.tally.failed(report)
-        self._report(report)
+        return report
 
     def _what_serves(self) -> str:
         """What requests get while the service gives nothing, in words for the log."""
@@ -418,6 +421,11 @@ class Evaluator(Knowledge):
 
     def abandon(self, attempt: Attempt) -> None:
         """The caller was interrupted before its attempt ended: one of the others starts anew."""
+        call = attempt.call
+        if self.gate.has_waited(call.context.body):
+            # Else every request would be cut off whose own limit is shorter than a call's deadline.
+            # Its time is over, so nobody's receivers are called.
+            self._note_failure(call, Reply(failure=Failure.TIMEOUT), Failure.TIMEOUT)
         self._leave(attempt, None)
 
     def release(self, context: Context) -> None:

@@ -43,7 +43,8 @@ class Gate:
        success between, or no connection could be made at all: the gate closes for
        every request. It is tried again on the same ladder, by the background where
        one runs (`background`), else by one request at a time; the first success
-       opens it and ends the cool-downs that the outage had caused. The background asks
+       opens it and ends the cool-downs that the outage had caused. A background that does
+       not come to it, as one that a receiver holds up, is not waited for. It asks
        for one context only; where the service answers and that is refused, the cause may
        be that context alone, so one request may try beside it, for a context that does not rest.
     3. Three attempts are under way and the service has not answered anybody for much
@@ -78,6 +79,8 @@ class Gate:
         self._ceiling = max(base, ceiling)
         self._timeout = timeout
         self._max = max_contexts
+        #: By so many seconds no background is late that tries at all.
+        self._overdue = self._ceiling + 2 * timeout
         self._lock = Lock()
         self._cool_downs: dict[bytes, _CoolDown] = {}
         self._held_until = 0.0
@@ -160,6 +163,13 @@ class Gate:
             self._under_way.pop(key, None)
             self._under_way[key] = self._clock.monotonic()
 
+    def has_waited(self, key: bytes) -> bool:
+        """Whether an attempt is under way for this context, for much longer than usual."""
+        begun = self._under_way.get(key)
+        if begun is None:
+            return False
+        return self._clock.monotonic() - begun > max(_LEAST_PATIENCE, _UNUSUAL * self._usual)
+
     def ended(self, key: bytes) -> None:
         """A request's attempt for this context has ended, in whatever way."""
         with self._lock:
@@ -173,7 +183,9 @@ class Gate:
             if cool_down is None or now >= cool_down.until:
                 self._spare, self._beside = False, key
                 return None
-        if self._closed is None or self.background or now < self._probe_at:
+        if self._closed is None or now < self._probe_at:
+            return self._closed
+        if self.background and now < max(self._probe_at, self._held_until) + self._overdue:
             return self._closed
         # This request is the probe; the next may go when it has had its answer, or on the ladder.
         self._probe_at = now + self._ceiling

@@ -24,7 +24,7 @@ from urllib.parse import quote, urlsplit
 from ._answers import Answer, Room, headers_of, is_doubtful, reply_to
 from ._connection import Pool, listen
 from ._network import Question, Route, Sockets, deadline, give_up_if_more_came, time_left
-from ._process import Lock
+from ._process import Lock, is_time_limit
 from ._stream import Silence, StreamBroken
 from ._transport import Transport
 from ._version import __version__
@@ -99,6 +99,8 @@ class HttpTransport(Transport):
                     return self._exchange(request)
                 return self._exchange_by(request)
         except Exception as error:
+            if is_time_limit(error):
+                raise
             reply = reply_to(error)
             pool = self._pool
             if pool is not None and is_doubtful(reply, begin, self._heard):
@@ -110,7 +112,10 @@ class HttpTransport(Transport):
 
     def _exchange(self, request: Request) -> Reply:
         with Answer(self._room) as answer:
-            self._blocking_pool().exchange(self._question(request), answer)
+            try:
+                self._blocking_pool().exchange(self._question(request), answer)
+            except Exception as error:
+                return answer.cut_off(error)
             self._heard = time.monotonic()
             return answer.reply()
 
@@ -149,17 +154,21 @@ class HttpTransport(Transport):
         stream: Any = response.stream
         try:
             with Answer(self._room) as answer:
-                if response.is_stream_consumed:
-                    # A client without a network, as in tests, has it unpacked in one piece.
-                    answer.begin(response.status_code, response.headers.raw, unpacked=True)
-                    answer.feed(response.content)
-                else:
-                    answer.begin(response.status_code, response.headers.raw)
-                    # Not `iter_raw`, which lets go of the connection before it can be looked at.
-                    for chunk in stream:
-                        time_left()
-                        answer.feed(chunk)
-                give_up_if_more_came(stream)
+                try:
+                    if response.is_stream_consumed:
+                        # A client without a network, as in tests, has it unpacked in one piece.
+                        answer.begin(response.status_code, response.headers.raw, unpacked=True)
+                        answer.feed(response.content)
+                    else:
+                        answer.begin(response.status_code, response.headers.raw)
+                        # Not `iter_raw`, which lets go of the connection before it can be looked
+                        # at.
+                        for chunk in stream:
+                            time_left()
+                            answer.feed(chunk)
+                    give_up_if_more_came(stream)
+                except Exception as error:
+                    return answer.cut_off(error)
                 return answer.reply()
         finally:
             response.close()

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     import httpx
 
@@ -130,7 +132,7 @@ class Target(NamedTuple):
     context: ssl.SSLContext | None
 
 
-class Question(NamedTuple):
+class Question(Struct, frozen=True):  # error trackers look into a tuple, whatever its repr
     """One POST with its headers but for its length, and the seconds that it may take."""
 
     target: bytes
@@ -176,7 +178,9 @@ class Sockets:
         """End every read and write on them at once; closing them would leave readers waiting."""
         for sock in self._living():
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                # Not TLS's own, which lets go of the encryption first: a thread that is just about
+                # to send would send a question in the clear.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def forget(self) -> None:
         """Close this process's copies, saying nothing on them: a forked child's first duty."""
@@ -235,7 +239,8 @@ class Route:
         """The environment's proxy for this service; raises `UnusableProxy`."""
         proxies = getproxies()
         url = proxies.get(self.parts.scheme) or proxies.get("all")
-        if not url or proxy_bypass(self.parts.netloc):
+        # With its port, as `NO_PROXY` may have it, and alone, as it has addresses of IPv6.
+        if not url or any(map(proxy_bypass, (self.parts.netloc, str(self.parts.hostname)))):
             return None
         # Here, since httpx brings its command line along, and that a library for terminals.
         import httpx
@@ -359,6 +364,12 @@ def _as_no_connection() -> Iterator[None]:
         raise ConnectError from None
 
 
+#: What names were resolved to last; ``None`` where that had not come in time.
+_addresses: dict[str, list[str] | None] = {}
+#: So many, since few processes ask more than one service, by more than one proxy.
+_MOST_NAMES = 100
+
+
 def resolve(host: str, port: int, timeout: float) -> list[str]:
     """The addresses of a name, within `timeout` seconds: a resolver has no limit of its own."""
     found: list[list[str] | Exception] = []
@@ -376,15 +387,27 @@ def resolve(host: str, port: int, timeout: float) -> list[str]:
     try:
         thread.start()
     except RuntimeError:
-        # Python starts no thread any more once the interpreter ends; a last flush still resolves.
-        look_up()
+        # Python starts no thread any more once the interpreter ends; a last flush still resolves,
+        # where that is not known to take longer than an end may.
+        known = _addresses.get(host, [])
+        if known:
+            return known
+        if known is not None:
+            look_up()
     else:
         thread.join(timeout)
     if not found:
+        _remember(host, None)
         raise ConnectTimeout("the name was not resolved in time")
     if isinstance(found[0], Exception):
         raise ConnectError("the name could not be resolved") from found[0]
+    _remember(host, found[0])
     return found[0]
+
+
+def _remember(host: str, addresses: list[str] | None) -> None:
+    if host in _addresses or len(_addresses) < _MOST_NAMES:
+        _addresses[host] = addresses
 
 
 def is_address(host: str) -> bool:

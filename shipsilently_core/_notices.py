@@ -6,11 +6,10 @@ import logging
 from collections.abc import Callable
 
 from ._clock import Clock
+from ._log import say
 from ._process import Lock
 
 __all__ = ["Notices"]
-
-log = logging.getLogger("shipsilently")
 
 #: Seconds between two lines of one kind.
 _QUIET_FOR = 60.0
@@ -61,7 +60,7 @@ class Notices:
         if untold:
             message += " (and %d more like it since the last such line)"
             values = (*values, untold)
-        log.warning(message, *values)
+        say(logging.WARNING, message, *values)
 
     def once(self, kind: str, message: str, *values: object) -> None:
         """Log a warning the first time."""
@@ -70,7 +69,7 @@ class Notices:
     def tell(self, message: str, *values: object) -> None:
         """Log that something is well again."""
         if not self._silent:
-            log.info(message, *values)
+            say(logging.INFO, message, *values)
 
     def broken(self) -> None:
         """A call to the service failed."""

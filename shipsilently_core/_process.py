@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ __all__ = [
     "ProcessGuard",
     "Worker",
     "at_exit_and_fork",
+    "in_main_thread",
     "in_thread",
+    "is_ending",
+    "is_time_limit",
     "living",
     "on_event_loop",
     "run_on",
@@ -100,6 +104,16 @@ class Places:
             self._freed.notify()
 
 
+def in_main_thread() -> bool:
+    """Whether this thread is the one that ends the process where it exits."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def is_ending() -> bool:
+    """Whether the interpreter ends, and so starts no thread any more."""
+    return not threading.main_thread().is_alive()
+
+
 def this_thread() -> int:
     """The number of the thread that this code runs in."""
     return threading.get_ident()
@@ -160,11 +174,52 @@ def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(work)
 
 
-async def in_thread(work: Callable[[], object]) -> None:
-    """Run blocking `work` in a thread, and wait for it in a task."""
-    import asyncio
+async def in_thread(work: Callable[[], T], name: str = "shipsilently-aside") -> T:
+    """Run blocking `work` in a thread of its own, and wait for it in a task.
 
-    await asyncio.to_thread(work)
+    Not in one of the event loop's executor: those are the application's, which may keep all of them
+    busy, would miss one in which this hangs, and waits for each where the loop ends.
+
+    Args:
+        work: What to do. It sees the task's context variables.
+        name: The thread's.
+
+    Returns:
+        What it gives; what it raises is raised.
+    """
+    ended: Latch[Callable[[], T]] = Latch()
+    run = copy_context().run
+
+    def carry_out() -> None:
+        try:
+            result = run(work)
+        except BaseException as error:
+            raised = error
+
+            def outcome() -> T:
+                raise raised
+        else:
+
+            def outcome() -> T:
+                return result
+
+        ended.set(outcome)
+
+    if not Worker(name, carry_out).start():
+        # None can be started while the interpreter ends.
+        carry_out()
+    await ended.await_(None)
+    assert ended.result is not None
+    return ended.result()
+
+
+#: What task queues raise in the midst of whatever runs, by the handler of a signal: Celery and RQ.
+_TIME_LIMITS = frozenset({"SoftTimeLimitExceeded", "JobTimeoutException"})
+
+
+def is_time_limit(error: BaseException) -> bool:
+    """Whether it is the end of the task that this runs in, although it is an `Exception`."""
+    return not _TIME_LIMITS.isdisjoint(kind.__name__ for kind in type(error).__mro__)
 
 
 class Latch(Generic[T]):
@@ -208,8 +263,8 @@ class Latch(Generic[T]):
         """Block for at most `timeout` seconds; whether the result is there."""
         return self._event.wait(timeout)
 
-    async def await_(self, timeout: float) -> bool:
-        """Wait in a task for at most `timeout` seconds; whether the result is there."""
+    async def await_(self, timeout: float | None) -> bool:
+        """Wait in a task for at most `timeout` seconds, ``None`` for ever; whether it is there."""
         import asyncio
 
         future = asyncio.get_running_loop().create_future()
@@ -260,7 +315,7 @@ class Errand(Latch[T]):
             self.run()
         return super().wait(timeout)
 
-    async def await_(self, timeout: float) -> bool:
+    async def await_(self, timeout: float | None) -> bool:
         """Wait in a task for at most `timeout` seconds, or for as long as the work takes here."""
         if self.here:
             await in_thread(self.run)
@@ -306,14 +361,24 @@ class Worker:
     """
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
-        self._thread = threading.Thread(target=work, name=name, daemon=True)
+        self._name = name
+        self._work = work
+        self._thread: threading.Thread | None = None
 
     def start(self) -> bool:
-        """Start it; whether that was possible, which it is not while the interpreter ends."""
-        try:
-            self._thread.start()
-        except RuntimeError:
-            return False
+        """Start it, unless that is done already.
+
+        Returns:
+            Whether it has started. The system may refuse another thread, and Python starts none
+            any more while the interpreter ends.
+        """
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread
         return True
 
     def join(self, timeout: float) -> bool:
@@ -322,10 +387,11 @@ class Worker:
         Returns:
             Whether there is nothing to wait for any more.
         """
-        if self._thread is threading.current_thread() or self._thread.ident is None:
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
             return True
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        thread.join(timeout)
+        return not thread.is_alive()
 
 
 class ProcessGuard:

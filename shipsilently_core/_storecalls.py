@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from ._backoff import full_jitter
 from ._clock import Clock
 from ._notices import Notices
-from ._process import Lock
+from ._process import Lock, is_time_limit
 from .values import Failure, FailureReport
 
 __all__ = ["StoreCalls", "name_of"]
@@ -91,6 +91,8 @@ class StoreCalls:
         try:
             result = work()
         except Exception as error:
+            if is_time_limit(error):
+                raise
             self.failed(what, name_of(error))
             return None
         self.answers += 1

@@ -20,7 +20,7 @@ from ._network import (
     Target,
     is_address,
 )
-from ._process import Lock
+from ._process import Lock, in_thread
 from ._wire import Reply
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class TaskCalls:
         """Carry out a call that blocks, within so many seconds."""
         try:
             async with asyncio.timeout(limit):
-                return await asyncio.to_thread(send)
+                return await in_thread(send)
         except Exception as error:
             return reply_to(error)
 
@@ -87,7 +87,10 @@ class TaskCalls:
         begin = time.monotonic()
         try:
             with Answer(self._room) as answer:
-                await held.pool.exchange(question, answer)
+                try:
+                    await held.pool.exchange(question, answer)
+                except Exception as error:
+                    return answer.cut_off(error)
                 held.heard = time.monotonic()
                 return answer.reply()
         except Exception as error:
@@ -182,7 +185,7 @@ class _LoopConnection(asyncio.Protocol):
         self._transport.abort()
         return self.lost
 
-    async def exchange(self, data: bytes, answer: Answering) -> bool:
+    async def exchange(self, data: memoryview, answer: Answering) -> bool:
         """Send this, and wait for the answer; whether the connection can be used again."""
         self._wire.ask()
         self._answer = answer
@@ -311,7 +314,10 @@ async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
     if is_address(host):
         return [(socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port))]
     try:
-        answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # Not in the loop's executor, which is the application's.
+        answers = await in_thread(
+            lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "shipsilently-resolve"
+        )
     except (OSError, UnicodeError):
         raise ConnectError("the name could not be resolved") from None
     return list(dict.fromkeys((answer[0], answer[4]) for answer in answers))

@@ -655,28 +655,36 @@ class ShipSilentlyClient:
     def _begin_request(self) -> None:
         if self._left_behind or not self._guard.mark[0]:
             self._check_process()
-        if self._background is None and self._starts_itself and not self.evaluator.closed:
-            self._start()
-        if self._background is not None or not self._starts_itself:
-            self.evaluator.cache.steady = self._guard.mark
+        if self._starts_itself:
+            background = self._background
+            if (background is None or not background.complete) and not self.evaluator.closed:
+                self._start()
+                background = self._background
+            if background is None or not background.complete:
+                return
+        self.evaluator.cache.steady = self._guard.mark
 
     def _start(self) -> None:
         # Here, not above: processes that only import an app, and there are many, have none.
         from ._background import Background
 
         with self._lock:
-            if self._background is not None or self.evaluator.closed or self._is_offline():
+            if self.evaluator.closed or self._is_offline():
                 # What is closed stays so, also where a request had looked just before.
                 return
-            background = self._background = Background(
-                self._config,
-                self._clock,
-                self._rng,
-                evaluator=self.evaluator,
-                transport=self._sender,
-                watches=self._watches,
-                tell=self,
-            )
+            background = self._background
+            if background is None:
+                background = self._background = Background(
+                    self._config,
+                    self._clock,
+                    self._rng,
+                    evaluator=self.evaluator,
+                    transport=self._sender,
+                    watches=self._watches,
+                    tell=self,
+                )
+            elif background.complete:
+                return
         background.start()
         if self.evaluator.closed:
             # By a handler of a signal, in the midst of this, which found nothing to end.

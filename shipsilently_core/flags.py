@@ -414,6 +414,15 @@ class Flags(Struct, eq=False):  # no other class is made as fast
 
     # What is seen.
 
+    def _as_seen(self) -> Flags:
+        """These as they are seen now, whoever refreshes them meanwhile, or logs in."""
+        if overrides.values:
+            # What the test has not set is evaluated when it is read, and not before.
+            return self
+        # With the sheet of these, so each flag counts once all the same.
+        seen = self._seen()
+        return Flags(self._client, self._context, seen)
+
     def _view(self, seen: Seen) -> View:
         """The evaluation that is seen."""
         view = seen.view

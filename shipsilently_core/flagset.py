@@ -98,6 +98,8 @@ class FlagSet:
     def of(cls, flags: Flags) -> Self:
         """The set, read from the flags of a request; the same as ``flags.as_(cls)``."""
         made = object.__new__(cls)
+        # Its fields are of one evaluation, whatever other threads do with these flags.
+        flags = flags._as_seen()
         made.__dict__.update({field.name: _read(flags, cls, field) for field in cls._fields()})
         return made
 

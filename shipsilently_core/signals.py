@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 from blinker import ANY, NamedSignal, Namespace
 
-from ._process import run_on
+from ._log import say
+from ._process import in_main_thread, is_time_limit, run_on
 
 __all__ = [
     "connect",
@@ -34,7 +35,6 @@ __all__ = [
 Receiver = TypeVar("Receiver", bound=Callable[..., Any])
 
 _namespace = Namespace()
-log: logging.Logger = logging.getLogger("shipsilently")
 
 #: For each receiver that `connect` holds, whom it is connected to.
 _held: dict[tuple[str, object], set[object]] = {}
@@ -130,11 +130,20 @@ class Emitter:
         """Call a function of the user's, which may be a coroutine function and may raise."""
 
         def failed(error: BaseException) -> None:
-            log.error("%s raised", what, exc_info=error)
+            say(logging.ERROR, "%s raised", what, error=error)
 
         try:
             result = function(*args, **arguments)
         except Exception as error:
+            if is_time_limit(error):
+                raise
+            failed(error)
+            return
+        except SystemExit as error:
+            if in_main_thread():
+                # Perhaps not the function's: servers end a worker so, in a handler of a signal.
+                raise
+            # In any other thread it ends that alone, and nobody is told.
             failed(error)
             return
         if inspect.iscoroutine(result) and not run_on(self.loop, result, failed):

@@ -283,7 +283,14 @@ class FileStore:
 
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Beside the file, which is another one after each saving.
-        descriptor = os.open(path.parent / f".{path.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = path.parent / f".{path.name}.lock"
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        except PermissionError:
+            # Perhaps root's, who has run one of the site's commands. As the file itself, it is
+            # replaced.
+            lock.unlink()
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         end, pause = monotonic() + _PATIENCE, Event()
         while True:
             try:

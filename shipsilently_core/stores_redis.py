@@ -218,7 +218,7 @@ def _client(target: Any, deadline: float) -> Any:
         import redis
     except ImportError:
         raise ConfigurationError(
-            "store", "needs redis-py; install it with: pip install 'shipsilently[redis]'"
+            "store", "needs redis-py, the extra `redis`; install it with: pip install redis"
         ) from None
     if isinstance(target, str):
         client = _client_of(target, deadline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -51,6 +52,7 @@ class Running:
         streaming: bool = True,
         clock: Clock | None = None,
         kind: type[ScriptedService] = ScriptedService,
+        rng: Callable[[], float] = random.random,
         **settings: Any,
     ) -> None:
         self.service = kind({"a": 1} if flags is None else flags, streaming=streaming)
@@ -68,6 +70,7 @@ class Running:
             ),
             transport=self.service,
             clock=clock or self.clock,
+            rng=rng,
         )
 
     def asked(self, user: str = "u1") -> int:

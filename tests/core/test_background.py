@@ -341,19 +341,59 @@ def test_starting_again_does_nothing() -> None:
 
 
 def test_threads_that_cannot_be_started_are_done_without(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, lines: list[logging.LogRecord]
 ) -> None:
-    """Where the interpreter starts no thread any more, requests see to themselves."""
+    """Where the interpreter starts no thread any more, requests see to themselves, unsaid."""
 
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
     run = Running(None)
     monkeypatch.setattr(threading.Thread, "start", refuse)
+    # At the end it has been marked as one that is over.
+    monkeypatch.setattr(threading, "main_thread", threading.Thread)
     run.client.start()
     assert not run.client.evaluator.gate.background
     assert value(run.client) == 1
     run.client.close()
+    assert lines == []
+
+
+@pytest.mark.parametrize("refused", ["refresh", "events", "stream"])
+def test_a_thread_that_the_system_refuses_is_started_later(
+    monkeypatch: pytest.MonkeyPatch, lines: list[logging.LogRecord], refused: str
+) -> None:
+    """The others run, one line says so, and who comes a minute later starts it."""
+    start, room = threading.Thread.start, threading.Event()
+
+    def as_in_a_full_container(self: threading.Thread) -> None:
+        if self.name == f"shipsilently-{refused}" and not room.is_set():
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", as_in_a_full_container)
+    before = threads()
+    run = Running(None)
+    run.client._starts_itself = True
+    assert value(run.client) == 1
+    assert len(threads()) == len(before) + 2
+    assert not run.client.evaluator.gate.background
+    told = (
+        "the system refuses more threads: the background runs without 1 of its 3, and tries again"
+    )
+    assert [line.getMessage().startswith(told) for line in lines].count(True) == 1
+    room.set()
+    run.clock.advance(59)
+    value(run.client)
+    assert len(threads()) == len(before) + 2
+    run.clock.advance(1)
+    value(run.client)
+    run.client.start()
+    assert len(threads()) == len(before) + 3
+    assert run.client.evaluator.gate.background
+    run.is_in(STREAMING)
+    run.client.close()
+    eventually(lambda: threads() == before)
 
 
 def test_the_end_is_told_once_and_ends_everything() -> None:

@@ -230,6 +230,21 @@ def test_locks_of_a_parent_process_are_not_waited_for() -> None:
     assert values_of(cache, b"u1") == {"a": 1}
 
 
+def test_a_forked_child_knows_that_the_stream_is_its_parent_s() -> None:
+    """Nothing tells it of changes, so after `renew` what is known grows old by itself."""
+    clock = ManualClock()
+    cache = cache_of(clock=clock)
+    cache.live(True)
+    entry = cache.store_batch(b"u1", batch(a=1), [], cache.stamp())
+    clock.advance(3_600)
+    assert cache.is_fresh(entry)
+    assert cache.age(entry) == 0
+    cache.renew()
+    assert not cache.is_fresh(entry)
+    clock.advance(10)
+    assert cache.age(entry) == 10
+
+
 class TestSharedBodies:
     """Answers already decoded."""
 

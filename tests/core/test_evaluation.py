@@ -408,6 +408,23 @@ class TestRequests:
         assert attempt.result is None
         self.lead(bench)
 
+    def test_one_that_had_waited_for_long_has_failed(self, lines: list[logging.LogRecord]) -> None:
+        """Else each request would be cut off whose own limit is shorter than a call's deadline."""
+        bench = Bench()
+        for number in range(3):
+            attempt = self.lead(bench, Context(user_id=f"u{number}"))
+            bench.clock.advance(0.5)
+            bench.evaluator.abandon(attempt)
+            assert attempt.result is None
+        view = bench.evaluator.enter(WHO, may_wait=True)
+        assert isinstance(view, View)
+        assert view.failure is Failure.TIMEOUT
+        assert bench.evaluator.gate.closed is Failure.TIMEOUT
+        assert bench.evaluator.tally.failures == {Failure.TIMEOUT: 3}
+        assert [line.getMessage() for line in lines] == [
+            "the service did not answer in time; nothing is known yet, so defaults are served"
+        ]
+
     def test_a_conclusion_that_raises_still_releases_the_others(self) -> None:
         """Whatever happens while an attempt is concluded, nobody goes on waiting for it."""
 

@@ -7,7 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 import pytest
 
-from shipsilently_core import ConfigurationError, Failure, FlagKey, FlagSet
+from shipsilently_core import (
+    ConfigurationError,
+    EvaluationResult,
+    Failure,
+    FlagKey,
+    FlagSet,
+    signals,
+)
 from shipsilently_core.testing import override_flags
 from tests.core.support import Heard, Setup, listening, setup
 
@@ -231,6 +238,26 @@ Level = Literal["low", "high"]
 def test_types_may_be_defined_later() -> None:
     """A field's type may be defined after the set."""
     assert setup({"level": "high"}).client.flags().as_(Early).level == "high"
+
+
+def test_a_set_is_of_one_evaluation_whoever_refreshes_meanwhile() -> None:
+    """Not of two, some fields before a change and some after it."""
+    s = setup({"checkout-v2": False, "banner": "blue", "limit": 1})
+    flags = s.client.flags(user_id="u1").load()
+
+    def refresh(sender: object, *, result: EvaluationResult) -> None:
+        if result.flag_key == "checkout-v2":
+            s.service.set({"checkout-v2": True, "banner": "green", "limit": 2})
+            s.client.evaluate_all({"userId": "u1"})
+            flags.refresh()
+
+    signals.connect(signals.flag_evaluated, refresh)
+    try:
+        before, after = flags.as_(Checkout), flags.as_(Checkout)
+    finally:
+        signals.disconnect(signals.flag_evaluated, refresh)
+    assert (before.checkout_v2, before.banner, before.limit) == (False, "blue", 1)
+    assert (after.checkout_v2, after.banner, after.limit) == (True, "green", 2)
 
 
 async def test_a_set_of_many_threads_is_one_set() -> None:

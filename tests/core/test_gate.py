@@ -141,11 +141,11 @@ def test_a_probe_that_never_ends_is_replaced(clock: ManualClock) -> None:
 
 
 def test_where_a_background_probes_no_request_does(clock: ManualClock) -> None:
-    """A closed gate stays closed for requests for as long as the background has not opened it."""
+    """A closed gate stays closed for requests while the background may be about to open it."""
     gate = gate_of(clock)
     gate.background = True
     fail(gate, U1, connected=False)
-    clock.advance(1_000)
+    clock.advance(30)
     assert gate.admit(U2) is Failure.SERVER
 
 
@@ -218,9 +218,58 @@ def test_where_the_service_is_out_of_reach_no_request_pays_for_trying(
     gate.background = True
     for key in (U1, U1, U2, U1, U1):
         fail(gate, key, failure)
-    clock.advance(100)
+    clock.advance(30)
     assert gate.admit(U3) is failure
     assert gate.probe_in() == 0
+
+
+def test_a_background_that_does_not_come_to_it_is_not_waited_for(clock: ManualClock) -> None:
+    """Where a try of its own would have ended long ago, one request at a time is the probe."""
+    gate = gate_of(clock)
+    gate.background = True
+    fail(gate, U1, Failure.NETWORK, connected=False)
+    late = gate.probe_in()
+    assert late is not None
+    clock.advance(late + 30.0 + 2 * 2.0 - 0.25)
+    assert gate.admit(U2) is Failure.NETWORK
+    clock.advance(0.25)
+    assert gate.admit(U2) is None
+    assert gate.admit(U3) is Failure.NETWORK
+    fail(gate, U2, Failure.NETWORK, connected=False)
+    assert gate.admit(U3) is Failure.NETWORK
+    clock.advance(1.0 + 30.0 + 2 * 2.0)
+    assert gate.admit(U3) is None
+    assert gate.succeeded(U3)
+
+
+def test_a_background_that_keeps_to_retry_after_is_not_late(clock: ManualClock) -> None:
+    """Nobody asks before that time, and then the background is the first."""
+    gate = gate_of(clock)
+    gate.background = True
+    fail(gate, U1, connected=False)
+    gate.hold(100)
+    clock.advance(100)
+    assert gate.admit(U2) is Failure.SERVER
+    clock.advance(30.0 + 2 * 2.0)
+    assert gate.admit(U2) is None
+
+
+def test_who_has_waited_is_told_by_what_is_usual(clock: ManualClock) -> None:
+    """An attempt counts as one that waits after eight times the usual, and a tenth of a second."""
+    gate = gate_of(clock)
+    assert not gate.has_waited(U1)
+    gate.under_way(U1)
+    clock.advance(0.0625)
+    assert not gate.has_waited(U1)
+    clock.advance(0.0625)
+    assert gate.has_waited(U1)
+    gate.succeeded(U1)
+    gate.ended(U1)
+    gate.under_way(U2)
+    clock.advance(1.0)
+    assert not gate.has_waited(U2)
+    clock.advance(0.0625)
+    assert gate.has_waited(U2)
 
 
 def test_the_first_success_opens_the_gate_and_ends_every_cool_down(clock: ManualClock) -> None:

@@ -52,6 +52,41 @@ def test_a_large_batch_is_looked_at_once_in_ten_requests() -> None:
         made.woken = 0
 
 
+def test_requests_that_read_on_after_they_were_looked_at_are_counted_again() -> None:
+    """Where many are under way at once, as tasks are, a full batch does not wait for a hundred."""
+    made = Setup(max_batch_size=100)
+    under_way = [sheet() for _ in range(25)]
+    for seen in under_way:
+        made.analytics.enlist(seen)
+    for number, seen in enumerate(under_way[:15]):
+        seen.counted.update({f"{number} {flag}": True for flag in range(10)})
+    for _ in range(14):
+        made.analytics.enlist(sheet())
+    assert made.woken == 0
+    made.analytics.enlist(sheet())
+    assert made.woken == 1
+
+
+def test_what_is_taken_from_too_many_sheets_wakes_too() -> None:
+    """However little had been counted on them before."""
+    made = Setup(max_batch_size=5_000)
+    under_way = []
+    for _ in range(101):
+        seen = sheet()
+        made.analytics.enlist(seen)
+        under_way.append(seen)
+    for number, seen in enumerate(under_way):
+        seen.counted.update({f"{number} {flag}": True for flag in range(49)})
+        seen.own.update({f"{number} {flag}": Row(True, "default") for flag in range(49)})
+    for flag in range(60):
+        under_way[-1].counted[f"more {flag}"] = True
+        under_way[-1].own[f"more {flag}"] = Row(True, "default")
+    for _ in range(9):
+        assert made.woken == 0
+        made.analytics.enlist(sheet("a"))
+    assert made.woken == 1
+
+
 def test_a_request_that_goes_on_is_listed_again_once_it_was_taken() -> None:
     """Nothing that is noted after a delivery is lost, nothing before it delivered twice."""
     made = Setup()

@@ -6,6 +6,8 @@ import asyncio
 import functools
 import gc
 import logging
+import sys
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -65,6 +67,36 @@ def test_a_receiver_that_raises_stops_nobody(lines: Lines) -> None:
         "a receiver of the signal something raised"
     ] * 2
     assert all(line.exc_info for line in lines)
+
+
+class SoftTimeLimitExceeded(Exception):
+    """As Celery raises it, from the handler of a signal, amid whatever runs."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), SoftTimeLimitExceeded()])
+def test_the_end_of_a_worker_or_a_task_comes_out_of_a_receiver(error: BaseException) -> None:
+    """In the main thread, where servers and task queues raise it to end what runs there."""
+
+    def interrupted() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        emitter()[0].call("a receiver", interrupted)
+
+
+def test_a_receiver_that_exits_in_another_thread_is_logged(lines: Lines) -> None:
+    """There it would end that thread, and nobody would be told."""
+    going_on: list[bool] = []
+
+    def work() -> None:
+        emitter()[0].call("a receiver", sys.exit)
+        going_on.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(10)
+    assert going_on
+    assert [line.getMessage() for line in lines] == ["a receiver raised"]
 
 
 def test_a_signal_without_receivers_costs_nothing() -> None:
