@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi import APIRouter, FastAPI, Request
-from shipsilently_fastapi import FlagsDep, ShipSilently, get_flags
+from fastapi import APIRouter, FastAPI, Request, WebSocket
+from shipsilently_fastapi import FlagsDep, ShipSilently, apps, get_flags
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -17,7 +17,14 @@ from starlette.testclient import TestClient
 
 from shipsilently_core import ShipSilentlyClient
 from shipsilently_core.testing import ScriptedService
-from tests.test_fastapi.apps import PRO, app_with, attempts, from_headers, serving
+from tests.test_fastapi.apps import (
+    PRO,
+    app_with,
+    attempts,
+    from_headers,
+    serving,
+    socket_status,
+)
 
 Make = Callable[..., ShipSilently]
 Join = Callable[[FastAPI, ShipSilently], None]
@@ -197,3 +204,204 @@ def test_routes_without_an_app_are_served(make: Make) -> None:
     assert TestClient(router).get("/who", headers=PRO).text == "ada"
     app = Starlette(routes=[Route("/who", page)], lifespan=lambda app: lifespan(app))
     assert TestClient(app).get("/who", headers=PRO).text == "ada"
+
+
+def mounted_in_two(
+    make: Make,
+    unused: ShipSilentlyClient,
+    mount: Callable[[FastAPI, FastAPI], None],
+    inner: FastAPI,
+    has_middleware: bool = False,
+) -> FastAPI:
+    """An app that mounts two, both of which mount the same third one."""
+    outer = app_of(make(context=from_headers), has_middleware)
+    for name in ("first", "second"):
+        of_its_own = ShipSilently(client=unused, context=named(name))
+        between = app_of(of_its_own, has_middleware)
+        mount(between, inner)
+        outer.mount(f"/{name}", between)
+    return outer
+
+
+@pytest.mark.parametrize(
+    "mount",
+    [
+        *(mounted_plainly, mounted_in_a_router, mounted_with_middleware, mounted_in_a_mount),
+        mounted_on_a_host,
+    ],
+)
+@pytest.mark.parametrize("has_middleware", [True, False])
+@pytest.mark.parametrize("root_path", ["", "/shop"])
+def test_an_app_in_several_follows_the_one_that_a_request_has_come_through(
+    make: Make,
+    unused: ShipSilentlyClient,
+    caplog: pytest.LogCaptureFixture,
+    mount: Callable[[FastAPI, FastAPI], None],
+    has_middleware: bool,
+    root_path: str,
+) -> None:
+    """Each request and each socket is for whom the apps around it say, however those mount it."""
+    inner = FastAPI()
+    inner.get("/who")(who)
+
+    @inner.websocket("/socket")
+    async def read_socket(socket: WebSocket, flags: FlagsDep) -> None:
+        await socket.accept()
+        await socket.send_text(flags.get("who", "default"))
+
+    @inner.get("/deeper/who")
+    async def deeper(flags: FlagsDep) -> str:
+        return flags.get("who", "default")
+
+    outer = mounted_in_two(make, unused, mount, inner, has_middleware)
+    mount(outer, inner)
+    with serving(outer, root_path=root_path) as client:
+        for _ in range(2):
+            for way, whose in (("/first", "first ada"), ("/second", "second ada"), ("", "ada")):
+                for page in ("who", "deeper/who"):
+                    answer = client.get(f"{root_path}{way}/inner/{page}", headers=PRO)
+                    assert answer.json() == whose
+                socket = f"{root_path}{way}/inner/socket"
+                assert socket_status(client, socket, headers=PRO) == whose
+    assert caplog.messages == []
+
+
+def mounted_in_an_included_router(outer: FastAPI, inner: FastAPI) -> None:
+    """In a router that is included below a path."""
+    router = APIRouter()
+    router.mount("/within", inner)
+    outer.include_router(router, prefix="/inner")
+
+
+def mounted_on_a_host_of_an_included_router(outer: FastAPI, inner: FastAPI) -> None:
+    """By the name of the host, in a router that is included below a path."""
+    router = APIRouter()
+    router.routes.append(Host("testserver", app=Router([Mount("/within", app=inner)])))
+    outer.include_router(router, prefix="/inner")
+
+
+@pytest.mark.parametrize(
+    "mount", [mounted_in_an_included_router, mounted_on_a_host_of_an_included_router]
+)
+def test_the_paths_of_included_routers_count(
+    make: Make, unused: ShipSilentlyClient, mount: Callable[[FastAPI, FastAPI], None]
+) -> None:
+    """Where a router is included below a path, its mounts are followed there."""
+    inner = FastAPI()
+    inner.get("/who")(who)
+    outer = mounted_in_two(make, unused, mount, inner)
+    with serving(outer) as client:
+        for name in ("first", "second"):
+            answer = client.get(f"/{name}/inner/within/who", headers=PRO)
+            assert answer.json() == f"{name} ada"
+
+
+@pytest.mark.parametrize("has_middleware", [True, False])
+@pytest.mark.parametrize("leads_to", ["nothing", "itself"])
+def test_where_a_path_does_not_tell_the_way_the_log_says_what_to_do(
+    make: Make,
+    unused: ShipSilentlyClient,
+    caplog: pytest.LogCaptureFixture,
+    has_middleware: bool,
+    leads_to: str,
+) -> None:
+    """A path that has been changed on the way leaves the outermost app, and `install` helps."""
+
+    class Moved(FastAPI):
+        pass
+
+    # What is told once for each kind of app is told anew.
+    apps._untold.cache_clear()
+
+    class Moving:
+        def __init__(self, app: Any) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            moved = {**scope, "path": "/moved/who", "root_path": ""}
+            await self.app(moved, receive, send)
+
+    def mount(outer: FastAPI, inner: FastAPI) -> None:
+        middleware = [Middleware(Moving)]
+        outer.router.routes.append(Mount("/inner", app=inner, middleware=middleware))
+
+    inner = Moved()
+    inner.get("/moved/who")(who)
+    outer = mounted_in_two(make, unused, mount, inner, has_middleware)
+    if leads_to == "itself":
+        ring = Router()
+        ring.mount("/", ring)
+        outer.mount("/moved", ring)
+    with serving(outer) as client:
+        for name in ("first", "second") * 2:
+            whose = f"{name} ada" if has_middleware else "ada"
+            assert client.get(f"/{name}/inner/who", headers=PRO).json() == whose
+    told = [line for line in caplog.messages if "a Moved is" in line]
+    assert len(told) == (not has_middleware)
+    assert has_middleware or "shipsilently.install(app)" in told[0]
+
+
+def test_a_way_that_is_hidden_is_not_guessed(
+    make: Make, unused: ShipSilentlyClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a function stands before a mounted app, nothing else is taken for the way."""
+
+    class Hidden(FastAPI):
+        pass
+
+    def mount(outer: FastAPI, inner: FastAPI) -> None:
+        async def function(scope: Any, receive: Any, send: Any) -> None:
+            await inner(scope, receive, send)
+
+        outer.mount("/inner", function)
+        outer.mount("/", inner)
+
+    inner = Hidden()
+    inner.get("/who")(who)
+    outer = mounted_in_two(make, unused, mount, inner)
+    with serving(outer) as client:
+        assert client.get("/first/who", headers=PRO).json() == "first ada"
+        assert client.get("/first/inner/who", headers=PRO).json() == "ada"
+    assert len([line for line in caplog.messages if "Hidden" in line]) == 1
+
+
+def test_apps_that_mount_each_other_are_gone_through_once(
+    make: Make, unused: ShipSilentlyClient
+) -> None:
+    """Mounts that lead back to where they came from come to an end."""
+    inner, alone = FastAPI(), FastAPI()
+    for app in (inner, alone):
+        app.get("/who")(who)
+    outer = mounted_in_two(make, unused, mounted_plainly, inner)
+    between = [route.app for route in outer.routes if isinstance(route, Mount)]
+    for each in between:
+        for other in between:
+            each.mount("/again", other)  # type: ignore[attr-defined]  # they are apps
+    ring = Router()
+    ring.mount("/ring", ring)
+    outer.mount("/ring", ring)
+    outer.mount("/alone", alone)
+    with serving(outer) as client:
+        for way, whose in (
+            ("/first", "first"),
+            ("/second", "second"),
+            ("/first/again/again", "first"),
+        ):
+            assert client.get(f"{way}/inner/who", headers=PRO).json() == f"{whose} ada"
+        assert client.get("/alone/who", headers=PRO).json() == "ada"
+
+
+def test_among_very_many_apps_each_request_is_followed(
+    make: Make, unused: ShipSilentlyClient
+) -> None:
+    """Where there are too many mounts to look through, a request still finds what it is in."""
+    outer = app_of(make(context=from_headers), has_middleware=False)
+    for _ in range(1_100):
+        outer.mount("/many", Starlette())
+    inner = FastAPI()
+    inner.get("/who")(who)
+    between = app_of(ShipSilently(client=unused, context=named("between")), has_middleware=False)
+    between.mount("/inner", inner)
+    outer.mount("/between", between)
+    with serving(outer) as client:
+        assert client.get("/between/inner/who", headers=PRO).json() == "between ada"

@@ -11,7 +11,7 @@ import pytest
 from fastapi import BackgroundTasks, Depends, FastAPI, Request, WebSocket
 from fastapi.responses import JSONResponse, StreamingResponse
 from shipsilently_fastapi import FlagsDep, RequestFlags, ShipSilently, current_flags, get_flags
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, empty_receive, empty_send
 
 from shipsilently_core import Context, EvaluationError, ShipSilentlyClient, Source
 from shipsilently_core.testing import ManualClock, ScriptedService
@@ -54,7 +54,7 @@ async def test_the_context_is_found_out_when_the_first_flag_is_needed(
     assert flags.get("who", "") == "ada"
     await flags.aload()
     assert await flags.aget("who", "") == "ada"
-    assert calls == [ADA]
+    assert [call.scope for call in calls] == [ADA.scope]
     assert flags.context == Context({"userId": "ada"})
     assert attempts(service) == 1
 
@@ -517,3 +517,49 @@ def test_a_request_leaves_no_garbage(make: Make, installed: bool) -> None:
             assert alive() == before
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize("way", ["scope", "common", "whole"])
+@pytest.mark.parametrize("has_to_be_awaited", [True, False])
+@pytest.mark.parametrize(("kind", "whole"), [("http", Request), ("websocket", WebSocket)])
+async def test_the_context_function_takes_a_request_or_a_socket(
+    make: Make, way: str, has_to_be_awaited: bool, kind: str, whole: Any
+) -> None:
+    """Also where only the scope is there, or what requests and sockets have in common."""
+
+    def context(connection: Any) -> dict[str, str]:
+        assert type(connection) is whole
+        given.append(connection)
+        return {"userId": getattr(connection, "method", "no method")}
+
+    async def context_async(connection: Any) -> dict[str, str]:
+        return context(connection)
+
+    given: list[Any] = []
+    common = connection(kind)
+    common.scope["method"] = "PUT"
+    handed_over: Any = {
+        "scope": common.scope,
+        "common": common,
+        "whole": whole(common.scope, empty_receive, empty_send),
+    }[way]
+    flags = make(context=context_async if has_to_be_awaited else context).flags(handed_over)
+    await flags
+    assert flags.get("who", "") == ("PUT" if kind == "http" else "no method")
+    await flags.refresh()
+    assert flags.get("who", "") == ("PUT" if kind == "http" else "no method")
+    assert all(one is given[0] for one in given)
+    assert (given[0] is handed_over) is (way == "whole")
+
+
+async def test_a_connection_of_ones_own_kind_is_handed_over_as_it_is(make: Make) -> None:
+    """What is more than an `HTTPConnection` gets to the context function."""
+
+    class Visit(HTTPConnection):
+        visitor = "ada"
+
+    def context(connection: Any) -> dict[str, str]:
+        return {"userId": connection.visitor}
+
+    flags = await make(context=context).flags(Visit({"type": "http", "headers": []}))
+    assert flags.get("who", "") == "ada"

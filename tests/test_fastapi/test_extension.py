@@ -1,13 +1,15 @@
 """`ShipSilently`: the client in an app, and who finds it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
 from fastapi import APIRouter, BackgroundTasks, FastAPI, Request
 from shipsilently_fastapi import FlagsDep, FlagsMiddleware, ShipSilently, get_flags
+from shipsilently_fastapi.lifespan import STATE
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
@@ -81,7 +83,8 @@ def test_installing_joins_what_is_there(make: Make) -> None:
 
     @app.get("/")
     async def home(request: Request, flags: FlagsDep) -> list[Any]:
-        return [request.state.own, request.state.shipsilently is shipsilently, flags.get("who", "")]
+        found = getattr(request.state, STATE)
+        return [request.state.own, found is shipsilently, flags.get("who", "")]
 
     with serving(app) as client:
         assert client.get("/", headers=PRO).json() == [1, True, "ada"]
@@ -131,7 +134,7 @@ def test_without_lifespan_and_middleware_it_is_still_found(make: Make, settled: 
     shipsilently = make(context=from_headers)
     app = FastAPI(lifespan=shipsilently.lifespan if settled == "lifespan" else None)
     if settled == "state":
-        app.state.shipsilently = shipsilently
+        setattr(app.state, STATE, shipsilently)
     app.get("/")(who)
     assert TestClient(app).get("/", headers=PRO).json() == "ada"
 
@@ -284,3 +287,63 @@ def test_a_client_of_ones_own_stays_open(make: Make, client: ShipSilentlyClient)
             assert test_client.get("/who", headers=PRO).json() == "ada"
     assert not client.evaluator.closed
     assert socket_status(TestClient(app), "/nowhere") != "ada"
+
+
+@pytest.mark.parametrize("joined", ["lifespan", "within", "install"])
+@pytest.mark.parametrize("kept_in", ["yielded", "app.state"])
+def test_an_app_may_keep_what_it_likes_under_our_plain_name(
+    make: Make, client: ShipSilentlyClient, joined: str, kept_in: str
+) -> None:
+    """A client of the app's own that it calls `shipsilently` stays there and disturbs nothing."""
+    shipsilently = make(context=from_headers)
+
+    @asynccontextmanager
+    async def own(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        if kept_in == "app.state":
+            app.state.shipsilently = client
+        yield {"shipsilently": client} if kept_in == "yielded" else {}
+
+    @asynccontextmanager
+    async def around(app: FastAPI) -> AsyncIterator[Any]:
+        async with shipsilently.lifespan(app), own(app) as state:
+            yield state
+
+    if joined == "within":
+        app = FastAPI(lifespan=around)
+    elif joined == "install":
+        app = FastAPI(lifespan=own)
+        shipsilently.install(app)
+    else:
+        app = FastAPI(lifespan=shipsilently.lifespan(inner=own))
+    inner = FastAPI()
+    app.mount("/inner", inner)
+
+    @app.get("/")
+    @inner.get("/")
+    async def home(request: Request, flags: FlagsDep) -> list[Any]:
+        kept = getattr(request.state, "shipsilently", None) or getattr(app.state, "shipsilently", 0)
+        return [flags.get("who", ""), kept is client]
+
+    for _ in range(2):
+        with serving(app) as browser:
+            for path in ("/", "/", "/inner/", "/inner/"):
+                assert browser.get(path, headers=PRO).json() == ["ada", True]
+
+
+def test_middleware_of_the_apps_own_may_be_given_it(make: Make) -> None:
+    """`install` takes no other middleware for ours because of what that was given."""
+
+    class Own:
+        def __init__(self, app: Any, shipsilently: ShipSilently) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await self.app(scope, receive, send)
+
+    shipsilently = make(context=from_headers)
+    app = FastAPI()
+    app.add_middleware(Own, shipsilently=shipsilently)
+    shipsilently.install(app)
+    app.get("/")(who)
+    with serving(app) as client:
+        assert client.get("/", headers=PRO).json() == "ada"

@@ -76,3 +76,15 @@ def test_the_page_works_in_starlette_and_with_the_lifespan_alone(make: Make) -> 
     for app in apps:
         with serving(app) as client:
             assert client.get("/health/flags").json()["state"] == "idle"
+
+
+def test_the_page_answers_head(make: Make) -> None:
+    """A monitor that asks for the head alone gets the same status in FastAPI and Starlette."""
+    app = app_with(make(context=from_headers))
+    app.include_router(health_router())
+    app.router.routes.append(Route("/plain", health))
+    with serving(app) as client:
+        for page in ("/health/flags", "/plain"):
+            assert client.head(page).status_code == 200
+            assert client.post(page).status_code == 405
+        assert client.get("/openapi.json").json()["paths"] == {}

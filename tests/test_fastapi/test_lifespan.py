@@ -350,6 +350,15 @@ def test_a_lifespan_that_is_called_without_an_app_says_how_it_is_meant() -> None
         ShipSilently(api_key="k").lifespan()  # type: ignore[call-overload]  # the mistake
 
 
+def test_an_event_loop_that_is_not_asyncio_s_is_refused_at_the_start() -> None:
+    """As trio's, in which each request would fail; the client is not started."""
+    shipsilently = ShipSilently(client=ShipSilentlyClient(api_key="k", background=False))
+    entered = shipsilently.lifespan(FastAPI()).__aenter__()
+    with pytest.raises(ConfigurationError, match="needs asyncio's event loop"):
+        entered.send(None)
+    assert not shipsilently.running
+
+
 def test_the_lifespan_is_an_object() -> None:
     """`shipsilently.lifespan` is one object, by which an app's client can be found."""
     shipsilently = ShipSilently(api_key="k")

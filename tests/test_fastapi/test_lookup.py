@@ -4,10 +4,11 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Annotated, Any
 
+import httpx2
 import pytest
-from fastapi import FastAPI, WebSocket
+from fastapi import Depends, FastAPI, Request, WebSocket
 from shipsilently_fastapi import (
     FlagsDep,
     FlagsMiddleware,
@@ -16,9 +17,12 @@ from shipsilently_fastapi import (
     current_flags,
     get_flags,
 )
+from starlette.middleware import Middleware
 from starlette.requests import HTTPConnection
 
-from tests.test_fastapi.apps import PRO, app_with, from_headers, serving, socket_status
+from shipsilently_core import ShipSilentlyClient
+from shipsilently_core.testing import ScriptedService
+from tests.test_fastapi.apps import PRO, Plans, app_with, from_headers, serving, socket_status
 
 Make = Callable[..., ShipSilently]
 
@@ -138,3 +142,109 @@ def test_threads_of_one_request_find_the_same_flags(make: Make) -> None:
         for thread in threads:
             thread.join()
         assert found == [get_flags(connection)] * 4
+
+
+@pytest.mark.parametrize("has_middleware", [True, False])
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("read_before", ["nothing", "around", "in a thread", "by a dependency"])
+def test_current_flags_are_those_of_the_app_at_hand(
+    make: Make, has_middleware: bool, joins: bool, read_before: str
+) -> None:
+    """In a mounted app without the middleware they are its own too, whoever has read before."""
+    client = ShipSilentlyClient(
+        api_key="sk_test" if joins else "sk_other",
+        transport=ScriptedService(Plans()),
+        background=False,
+    )
+    of_inner = ShipSilently(client=client, context=lambda connection: {"userId": "inner"})
+    inner = app_with(of_inner) if has_middleware else FastAPI(lifespan=of_inner.lifespan)
+    outer = app_with(make(context=from_headers))
+
+    class Around:
+        def __init__(self, app: Any) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http" and read_before == "around":
+                assert (await get_flags(Request(scope))).get("who", "") == "ada"
+                assert current_flags().get("who", "") == "ada"
+            await self.app(scope, receive, send)
+
+    def in_thread(request: Request) -> None:
+        if read_before == "in a thread":
+            get_flags(request).load()
+
+    async def in_task(request: Request) -> None:
+        if read_before == "by a dependency":
+            await get_flags(request)
+
+    async def read() -> list[Any]:
+        flags = await current_flags()
+        in_thread = await asyncio.to_thread(current_flags)
+        return [flags.get("who", ""), in_thread is flags]
+
+    async def whose(
+        request: Request,
+        thread: Annotated[None, Depends(in_thread)],
+        task: Annotated[None, Depends(in_task)],
+    ) -> list[Any]:
+        found = await asyncio.create_task(read())
+        return [*found, get_flags(request) is current_flags()]
+
+    outer.user_middleware.append(Middleware(Around))
+    for app in (inner, outer):
+        app.get("/who")(whose)
+    outer.mount("/inner", inner)
+    with serving(outer) as browser:
+        for _ in range(2):
+            assert browser.get("/inner/who", headers=PRO).json() == ["inner", True, True]
+            assert browser.get("/who", headers=PRO).json() == ["ada", True, True]
+    client.close()
+
+
+def test_a_task_that_outlives_its_request_keeps_its_flags(make: Make) -> None:
+    """What a request has read, a task that it has started finds after its end, once evaluated."""
+    app = app_with(make(context=from_headers))
+    seen: list[Any] = []
+    over = asyncio.Event()
+
+    async def later() -> None:
+        await over.wait()
+        seen.append(current_flags())
+
+    @app.get("/")
+    async def home(flags: FlagsDep) -> None:
+        seen.extend([flags, asyncio.create_task(later())])
+
+    async def run() -> None:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+            await client.get("/", headers=PRO)
+        over.set()
+        await seen[1]
+
+    asyncio.run(run())
+    assert seen[0] is seen[2]
+
+
+async def who(flags: FlagsDep) -> str:
+    """An endpoint that says whom the flags are for."""
+    return flags.get("who", "default")
+
+
+def test_one_that_is_shared_by_outermost_and_innermost_hides_no_app_between(make: Make) -> None:
+    """Each request is for whom the nearest app with a context says, not only the first."""
+    shared = make()
+    outermost, innermost = (FastAPI(lifespan=shared.lifespan) for _ in range(2))
+    between = FastAPI(lifespan=make(context=from_headers).lifespan)
+    innermost.get("/who")(who)
+    between.mount("/innermost", innermost)
+    outermost.mount("/between", between)
+    outermost.mount("/innermost", innermost)
+    with serving(innermost) as client:
+        for _ in range(2):
+            assert client.get("/who", headers=PRO).json() == "nobody"
+    with serving(outermost) as client:
+        for _ in range(2):
+            assert client.get("/innermost/who", headers=PRO).json() == "nobody"
+            assert client.get("/between/innermost/who", headers=PRO).json() == "ada"

@@ -20,7 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from shipsilently_core import Flags
-from shipsilently_core.testing import ScriptedService
+from shipsilently_core.testing import ManualClock, ScriptedService
 from tests.test_fastapi.apps import (
     PRO,
     app_with,
@@ -298,3 +298,105 @@ def test_without_server_timing_nothing_is_measured(make: Make) -> None:
     """Flags tell that they do not know, rather than a wrong time."""
     flags = make(context=from_headers).flags(HTTPConnection({"type": "http", "headers": []}))
     assert flags.load().took is None
+
+
+@pytest.mark.parametrize("around", ["middleware", "app"])
+@pytest.mark.parametrize("context", [from_headers, from_headers_async])
+def test_server_timing_uses_the_flags_that_are_there(
+    make: Make, service: ScriptedService, clock: ManualClock, around: str, context: Any
+) -> None:
+    """What a middleware outside, or an app around, has read stays so for the rest of a request."""
+
+    class Around:
+        def __init__(self, app: Any) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] != "http":
+                await self.app(scope, receive, send)
+                return
+            flags = await get_flags(Request(scope))
+            seen.extend([flags, flags.get("color", "")])
+            service.set({"color": "blue"})
+            # What is held is no longer fresh.
+            clock.advance(1_000)
+            await self.app(scope, receive, send)
+            seen.append(get_flags(Request(scope)))
+
+    def calling(connection: HTTPConnection) -> Any:
+        calls.append(connection)
+        return context(connection)
+
+    calls: list[Any] = []
+    seen: list[Any] = []
+    shipsilently = make(context=calling)
+    timed = FastAPI()
+    shipsilently.install(timed, server_timing=True)
+    app = timed if around == "middleware" else app_with(shipsilently)
+    if app is not timed:
+        app.mount("/", timed)
+    app.add_middleware(Around)
+
+    @timed.get("/")
+    async def home(flags: FlagsDep) -> str:
+        seen.append(flags)
+        return flags.get("color", "")
+
+    @timed.get("/again")
+    async def again(flags: FlagsDep) -> str:
+        return (await flags.refresh()).get("color", "")
+
+    with serving(app) as client:
+        answer = client.get("/", headers=PRO)
+        assert (seen[1], answer.json()) == ("red", "red")
+        assert seen[0] is seen[2] is seen[3]
+        assert (len(calls), attempts(service)) == (1, 1)
+        # Nobody has looked how long that took; of what comes later it is told.
+        assert "server-timing" not in answer.headers
+        answer = client.get("/again", headers=PRO)
+        assert answer.json() == "blue"
+        assert "server-timing" in answer.headers
+
+
+def test_server_timing_needs_no_headers(make: Make) -> None:
+    """An answer may leave its headers out, and what an app has sent is not changed."""
+    sent = [
+        {"type": "http.response.start", "status": 200},
+        {"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]},
+    ]
+    before = [dict(message) for message in sent]
+
+    async def raw(scope: Any, receive: Any, send: Any) -> None:
+        await get_flags(Request(scope))
+        await send(sent[int(scope["query_string"])])
+        await send({"type": "http.response.body", "body": b""})
+
+    app = FastAPI()
+    make(context=from_headers).install(app, server_timing=True)
+    app.mount("/raw", raw)
+    with serving(app) as client:
+        for number in range(2):
+            answer = client.get(f"/raw/?{number}", headers=PRO)
+            assert answer.status_code == 200
+            assert re.fullmatch(r"flags;dur=\d+\.\d", answer.headers["server-timing"])
+            assert answer.headers.get("a") == [None, "b"][number]
+    assert sent == before
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_server_timing_is_told_once(make: Make, shared: bool) -> None:
+    """Where an app and one mounted in it both tell it, the answer has it one time."""
+    outer, inner = FastAPI(), FastAPI()
+    shipsilently = make(context=from_headers)
+    shipsilently.install(outer, server_timing=True)
+    of_inner = shipsilently if shared else make(context=from_headers)
+    of_inner.install(inner, server_timing=True)
+
+    @inner.get("/")
+    async def page(flags: FlagsDep) -> str:
+        return flags.get("who", "")
+
+    outer.mount("/in", inner)
+    with serving(outer) as client:
+        answer = client.get("/in/", headers=PRO)
+    assert re.fullmatch(r"flags;dur=\d+\.\d", answer.headers["server-timing"])

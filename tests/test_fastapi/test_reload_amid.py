@@ -112,7 +112,7 @@ def test_the_connection_of_a_login_stays(make: Make, monkeypatch: pytest.MonkeyP
     flags = shipsilently.flags(HTTPConnection(scope))
     flags._connection = scope
     changed = HTTPConnection({**scope, "session": {"user": "bob"}})
-    Amid(monkeypatch, connection, "HTTPConnection", lambda: flags.reload_context(changed))
+    Amid(monkeypatch, connection, "Request", lambda: flags.reload_context(changed))
     flags.get("who", "")
     assert (flags.get("who", ""), flags.context) == ("bob", BOB)
 

@@ -10,7 +10,7 @@ from shipsilently_fastapi import FlaggedAPIRoute, ShipSilently, flags, requires_
 
 from shipsilently_core import ShipSilentlyClient
 from shipsilently_core.testing import ScriptedService, override_flags
-from tests.test_fastapi.apps import app_with, serving
+from tests.test_fastapi.apps import PRO, app_with, from_headers, serving
 
 Make = Callable[..., ShipSilently]
 
@@ -130,3 +130,63 @@ def test_routes_are_gated_whether_listed_or_not(
         for path in ("/v1/a", "/v1/within", "/v1/inner/b", "/listed"):
             assert test_client.get(path).status_code == (200 if is_on else 404)
         assert test_client.post("/v1/a").status_code == 200
+
+
+@pytest.mark.parametrize("has_context", [True, False])
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_mounted_apps_schema_follows_the_client_that_serves_it(
+    service: ScriptedService, has_context: bool, joins: bool
+) -> None:
+    """With the key of the app around it is that one's client, in each life; else its own."""
+    other = ScriptedService({"new": False})
+
+    def of(key: str, asked: ScriptedService) -> ShipSilently:
+        return ShipSilently(
+            client=lambda: ShipSilentlyClient(api_key=key, transport=asked, background=False),
+            context=from_headers if has_context else None,
+        )
+
+    of_outer, of_inner = of("sk_test", service), of("sk_test" if joins else "sk_other", other)
+    outer, inner = app_with(of_outer), app_with(of_inner)
+    router = APIRouter(route_class=FlaggedAPIRoute)
+    router.get("/gated", **flags.gate("new"))(through)
+    for app in (outer, inner):
+        app.include_router(router)
+    outer.mount("/inner", inner)
+    service.set({"new": True})
+    gated = {("/gated", "get")}
+    for _ in range(2):
+        with serving(outer) as client:
+            baseline = dict(of_outer.client.config.baseline_context)
+            assert listed(client.get("/inner/openapi.json").json()) == set()
+            of_outer.client.evaluate_all(baseline)
+            of_inner.client.evaluate_all(baseline)
+            assert listed(client.get("/openapi.json").json()) == gated
+            shown = listed(client.get("/inner/openapi.json").json())
+            assert shown == (gated if joins else set())
+            assert client.get("/inner/gated", headers=PRO).status_code == (200 if joins else 404)
+        # What nobody serves is told by the app's own client.
+        assert listed(inner.openapi()) == set()
+        of_inner.close()
+
+
+def test_two_that_are_nested_in_either_order_are_told_apart(service: ScriptedService) -> None:
+    """Where each of two is once around the other, a schema follows the outermost one's client."""
+    clients = [
+        ShipSilentlyClient(api_key="sk_test", transport=asked, background=False)
+        for asked in (service, ScriptedService({"new": False}))
+    ]
+    of_either = [ShipSilently(client=client) for client in clients]
+    service.set({"new": True})
+    for client in clients:
+        client.evaluate_all(dict(client.config.baseline_context))
+    for first in (0, 1, 0):
+        second, expected = 1 - first, set() if first else {("/gated", "get")}
+        outer, inner = app_with(of_either[first]), app_with(of_either[second])
+        inner.router.route_class = FlaggedAPIRoute
+        inner.get("/gated", **flags.gate("new"))(through)
+        outer.mount("/inner", inner)
+        with serving(outer) as browser:
+            assert listed(browser.get("/inner/openapi.json").json()) == expected
+    for client in clients:
+        client.close()

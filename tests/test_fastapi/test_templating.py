@@ -171,6 +171,22 @@ def test_what_jinja_would_keep_is_for_whom_the_page_is(make: Make, waiting: bool
             assert client.get("/kept", headers=headers).json() == f"{name} {name}"
 
 
+def test_a_template_of_a_mounted_app_has_the_flags_of_that(make: Make) -> None:
+    """A part without context finds them by the middleware of the app around, too."""
+    templates = Jinja2Templates(env=Environment(loader=DictLoader(PAGES), autoescape=True))
+    add_flags(templates)
+    inner = FastAPI(lifespan=make(context=lambda connection: {"userId": "inner"}).lifespan)
+    outer = app_with(make(context=from_headers))
+    for app in (inner, outer):
+        add_pages(app, templates)
+    outer.mount("/inner", inner)
+    with serving(outer) as client:
+        for _ in range(2):
+            for kind in ("async", "plain"):
+                assert client.get(f"/inner/{kind}/kept", headers=PRO).text == "inner inner"
+                assert client.get(f"/{kind}/kept", headers=PRO).text == "ada ada"
+
+
 def test_without_request_and_middleware_a_template_serves_defaults(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

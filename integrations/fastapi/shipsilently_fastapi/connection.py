@@ -7,8 +7,9 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request, empty_receive, empty_send
 from starlette.types import Scope
+from starlette.websockets import WebSocket
 
 from shipsilently_core import Context, Failure, Flags, ShipSilentlyClient
 from shipsilently_core._overrides import overrides
@@ -57,6 +58,8 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
     #: number of the latest: several tasks may each have asked before it.
     _turns: int = 0
     _late: int = 0
+    #: For `TimedFlags` alone. It stands here so that these can become those.
+    _took: float | None = None
 
     @property
     def context(self) -> Context:
@@ -311,10 +314,10 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
         function = self._shipsilently.context
         if function is None:
             return None
-        if not hasattr(connection, "scope"):
-            scope, connection = connection, HTTPConnection(connection)
+        if type(connection) is not Request:
+            given, connection = connection, _whole(connection)
             # A reload in another thread may have brought the connection as it is after a login.
-            if self._connection is scope:
+            if self._connection is given:
                 self._connection = connection
         return ask(function, connection, self._client.evaluator.notices)
 
@@ -366,3 +369,15 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
     def _unknown(self) -> View:
         # The client's words for what has not been evaluated.
         return self._client.evaluator.known(UNKNOWN, Failure.TIMEOUT)
+
+
+def _whole(connection: Any) -> Any:
+    """The request or the socket, where only its scope is at hand or what both have in common."""
+    scope = connection
+    if type(connection) is HTTPConnection:
+        scope = connection.scope
+    elif type(connection) is not dict and hasattr(connection, "scope"):
+        return connection
+    if scope["type"] == "http":
+        return Request(scope)
+    return WebSocket(scope, empty_receive, empty_send)

@@ -13,10 +13,11 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 
 from shipsilently_core import Config, ConfigurationError, Context, ShipSilentlyClient
+from shipsilently_core._log import say
 from shipsilently_core._seen import NOTHING
 
 from .connection import RequestFlags
-from .lifespan import Lifespan
+from .lifespan import STATE, Lifespan
 from .middleware import FlagsMiddleware
 from .person import UNASKED
 from .routing import hide_closed_routes
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from shipsilently_core._settings import Settings
 
 __all__ = ["ShipSilently"]
-
-log: logging.Logger = logging.getLogger("shipsilently")
 
 #: What a context function may give; it takes an `HTTPConnection`, so a `Request` or a `WebSocket`.
 GivenContext = Context | Mapping[str, Any] | None
@@ -90,7 +89,7 @@ class ShipSilently:
             client = self._make()
         #: The client; ``None`` between two lives of the app.
         self.made: ShipSilentlyClient | None = client
-        #: The app whose requests have last found that they are served by this.
+        #: The app whose requests have last found that they are always served by this.
         self.app: Starlette | None = None
         self._config = client.config
         self._lock = Lock()
@@ -139,9 +138,10 @@ class ShipSilently:
             server_timing: Tell browsers' developer tools what the flags have cost.
         """
         for entry in app.user_middleware:
-            if entry.kwargs.get("shipsilently") is self:
+            added: object = entry.cls
+            if added is FlagsMiddleware and entry.kwargs.get("shipsilently") is self:
                 return
-        app.state.shipsilently = self
+        setattr(app.state, STATE, self)
         app.router.lifespan_context = self.lifespan(inner=app.router.lifespan_context)
         app.add_middleware(FlagsMiddleware, shipsilently=self, server_timing=server_timing)
         if isinstance(app, FastAPI):
@@ -159,10 +159,13 @@ class ShipSilently:
         with self._lock:
             self.running += 1
             self.unannounced = False
+            # It may be mounted elsewhere in this life.
+            self.app = None
         try:
             self.client.start()
-        except Exception:
-            log.exception("the client could not be started; flags keep their defaults")
+        except Exception as error:
+            message = "the client could not be started; flags keep their defaults"
+            say(logging.ERROR, message, error=error)
 
     async def stop(self) -> None:
         """Close the client with the last lifespan that uses it. Never raises."""
@@ -175,8 +178,8 @@ class ShipSilently:
             client = self._release()
             if client is not None:
                 await client.aclose()
-        except Exception:
-            log.exception("the client could not be closed properly")
+        except Exception as error:
+            say(logging.ERROR, "the client could not be closed properly", error=error)
 
     def close(self) -> None:
         """Close the client where no lifespan does it, as at the end of a test or a script.
@@ -199,8 +202,9 @@ class ShipSilently:
         if not self.unannounced:
             return
         self.unannounced, self._told = False, True
-        log.warning(
+        say(
+            logging.WARNING,
             "the client starts with this request, since no lifespan of the app has run: give "
             "the app lifespan=shipsilently.lifespan, or call shipsilently.install(app); in "
-            "tests, write `with TestClient(app) as client`"
+            "tests, write `with TestClient(app) as client`",
         )

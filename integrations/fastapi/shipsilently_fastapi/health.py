@@ -38,7 +38,8 @@ def health_router(path: str = "/health/flags", *, unavailable: int = UNAVAILABLE
         return _page(request, unavailable)
 
     router = APIRouter()
-    router.add_api_route(path, page, include_in_schema=False)
+    # As Starlette's routes, to which GET alone gives HEAD as well.
+    router.add_api_route(path, page, methods=["GET", "HEAD"], include_in_schema=False)
     return router
 
 

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, overload
 import anyio
 
 from shipsilently_core import ConfigurationError
+from shipsilently_core._process import running_loop
 
 if TYPE_CHECKING:
     from .extension import ShipSilently
 
 __all__ = ["Lifespan"]
 
-#: The name in the lifespan's state, and on ``app.state``, under which requests find the client.
-STATE = "shipsilently"
+#: The name in the lifespan's state, and on ``app.state``, under which requests find the client. An
+#: app may have something of its own under a plain one.
+STATE = "shipsilently.extension"
 
 _NOT_GIVEN: Any = object()
 
@@ -76,6 +78,10 @@ class Lifespan:
 
     @asynccontextmanager
     async def _run(self, app: Any) -> AsyncIterator[dict[str, Any]]:
+        if running_loop() is None:
+            raise ConfigurationError(
+                "lifespan", "needs asyncio's event loop: run the server without trio"
+            )
         self.shipsilently.start()
         try:
             with _noted(app, self.shipsilently):

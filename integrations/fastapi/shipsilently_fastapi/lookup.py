@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
+from shipsilently_core._log import say
 from shipsilently_core._seen import NOTHING
 
 from .apps import between, installed, installed_on
@@ -25,12 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["current_flags", "get_flags"]
 
-log: logging.Logger = logging.getLogger("shipsilently")
-
-#: The flags of the request that this code runs for.
-current: ContextVar[RequestFlags | None] = ContextVar("shipsilently_flags", default=None)
+#: The scope of the request that this code runs for. It knows which app is at it, so which flags.
+current: ContextVar[Scope | None] = ContextVar("shipsilently_scope", default=None)
 #: Looked up once: each request needs them.
-set_current, reset_current = current.set, current.reset
+get_current, set_current, reset_current = current.get, current.set, current.reset
 
 
 def get_flags(connection: HTTPConnection) -> RequestFlags:
@@ -65,7 +64,12 @@ def get_flags(connection: HTTPConnection) -> RequestFlags:
         own = installed(app)
         flags = flags_in(scope, own)
         flags.app = app
-        if own is not None and own is outer:
+        # Without a context function, it depends on what a mounted app is in.
+        if (
+            own is not None
+            and own is outer
+            and (own.context is not None or not _is_mounted(scope, app))
+        ):
             own.app = app
     if flags._context is UNASKED and not flags._reloads:
         # Once it is known whom for, the connection does not matter; and after a login, it is the
@@ -79,19 +83,37 @@ def current_flags() -> RequestFlags:
 
     For code far from the endpoint, that no connection is handed to. It sees them in
     the app's tasks and in threads that the framework or ``asyncio.to_thread`` starts,
-    not in threads and pools of your own. Needs `FlagsMiddleware`. Outside of that runs
-    the handler of unexpected errors, for ``Exception`` or 500: it has the request, and
-    finds them with `get_flags`.
+    not in threads and pools of your own. Needs `FlagsMiddleware`, in a mounted app or in
+    one around it. Outside of that runs the handler of unexpected errors, for ``Exception``
+    or 500: it has the request, and finds them with `get_flags`.
 
     Raises:
         LookupError: This code runs for no request, or there is no middleware.
     """
-    flags = current.get()
-    if flags is None:
+    scope = get_current()
+    if scope is None:
         raise LookupError(
             "there are no current flags: this code runs for no request (hand it the flags), or "
             "the app has no FlagsMiddleware (call shipsilently.install(app))"
         )
+    # As `_of`, without its call in nearly every request.
+    flags: RequestFlags | None = scope.get(SCOPE_KEY)
+    return flags if flags is not None and flags.app is scope.get("app") else _of(scope)
+
+
+def flags_here() -> RequestFlags | None:
+    """`current_flags`; ``None`` where there are none."""
+    scope = get_current()
+    return None if scope is None else _of(scope)
+
+
+def _of(scope: Scope) -> RequestFlags:
+    """What `get_flags` gives for a request or a socket with this scope."""
+    flags: RequestFlags | None = scope.get(SCOPE_KEY)
+    app = scope.get("app")
+    if flags is None or flags.app is not app:
+        flags = flags_in(scope, installed(app))
+        flags.app = app
     return flags
 
 
@@ -107,24 +129,21 @@ def flags_in(
     Args:
         scope: Of a request or a socket. Copies that middleware makes share its flags.
         own: What the app at hand was made with.
-        kind: What to make; those of an app around are not used where they are less.
+        kind: What to make, and what those become that are there and go on to be used.
     """
     found: RequestFlags | None = scope.get(SCOPE_KEY)
-    app, router = scope.get("app"), scope.get("router")
-    mounted = router is not None and router is not getattr(app, "router", None)
-    around = between(router, app) if mounted else ()
+    app = scope.get("app")
+    mounted = _is_mounted(scope, app)
+    last = None if found is None else found.app
+    around = between(scope, last) if mounted and (found is None or last is not app) else ()
     client: ShipSilentlyClient | None = None
     if found is None:
         state = scope.get("state")
         used: ShipSilently | None = state.get(STATE) if state else None
         if used is None and mounted:
-            used = installed_on(router)
+            used = installed_on(scope["router"])
     else:
         used, client = found.shipsilently, found.client
-        if found.app is app:
-            around = ()
-        elif found.app in around:
-            around = around[around.index(found.app) + 1 :]
     first = used
     for app_around in around:
         used, client = _inside(used, client, installed(app_around))
@@ -133,7 +152,10 @@ def flags_in(
     elif own is not None:
         used, client = _inside(used, client, own)
     if found is not None:
-        if used is first and isinstance(found, kind):
+        if used is first:
+            if not isinstance(found, kind):
+                # They stay the same object, since whoever is around may have read them.
+                found.__class__ = kind
             return found
         kind = kind if issubclass(kind, type(found)) else type(found)
     if used is None:
@@ -153,6 +175,11 @@ def flags_in(
         return made
     flags: RequestFlags = scope.setdefault(SCOPE_KEY, made)
     return flags
+
+
+def _is_mounted(scope: Scope, app: Any) -> bool:
+    router = scope.get("router")
+    return router is not None and router is not getattr(app, "router", None)
 
 
 def _inside(
@@ -179,7 +206,8 @@ def _inside(
 @cache
 def _without_client(app: str) -> ShipSilently:
     """Serves defaults, having said so once."""
-    log.error(
+    say(
+        logging.ERROR,
         "no client reaches the requests of this %s, so flags have their defaults: give the app "
         "lifespan=shipsilently.lifespan, or call shipsilently.install(app)",
         app,

@@ -63,7 +63,7 @@ class FlagsMiddleware:
         else:
             outer = scope.get(SCOPE_KEY)
             flags = flags_in(scope, shipsilently, kind)
-        token = set_current(flags)
+        token = set_current(scope)
         try:
             await within(scope, receive, send)
         finally:

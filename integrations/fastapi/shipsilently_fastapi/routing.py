@@ -13,6 +13,7 @@ from shipsilently_core import Context, Flags
 from shipsilently_core._seen import NOTHING
 
 from .gates import Gate
+from .lookup import flags_here
 
 if TYPE_CHECKING:
     from shipsilently_core._snapshot import Snapshot
@@ -53,7 +54,11 @@ class _Baseline:
     """Sees what is known of the baseline context; never asks the service."""
 
     def __init__(self, shipsilently: ShipSilently) -> None:
-        self.evaluator = shipsilently.client.evaluator
+        # In a mounted app, the client that runs is mostly the one of the app around it.
+        here = flags_here()
+        served = here is not None and shipsilently.joins(here.shipsilently)
+        client = here.client if here is not None and served else shipsilently.client
+        self.evaluator = client.evaluator
 
     def fresh(self, context: Context) -> Snapshot | None:
         """See `ShipSilentlyClient.fresh`: it always sees what is known."""

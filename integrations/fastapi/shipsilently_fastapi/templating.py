@@ -16,7 +16,7 @@ from shipsilently_core.contrib.jinja import all_hold, part
 
 from .connection import RequestFlags
 from .gates import holds
-from .lookup import current, defaults_only, get_flags
+from .lookup import defaults_only, flags_here, get_flags
 
 __all__ = ["add_flags"]
 
@@ -55,7 +55,7 @@ def _flags(context: TemplateContext) -> RequestFlags:
     rendered = part.get()
     if rendered is not None:
         rendered.asked = True
-    return current.get() or _defaults()
+    return flags_here() or _defaults()
 
 
 def _defaults() -> RequestFlags:

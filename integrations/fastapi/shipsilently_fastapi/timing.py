@@ -6,7 +6,6 @@ from collections.abc import Awaitable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shipsilently_core import Context
@@ -22,8 +21,6 @@ __all__ = ["TimedFlags", "timed"]
 
 class TimedFlags(RequestFlags, eq=False, kw_only=True, weakref=True):
     """Flags that know how long their evaluation took; all others save the time to look."""
-
-    _took: float | None = None
 
     @property
     def took(self) -> float | None:
@@ -87,8 +84,11 @@ def _telling(scope: Scope, send: Send) -> Send:
         if message["type"] == "http.response.start":
             took = scope[SCOPE_KEY].took
             if took is not None:
-                value = f"flags;dur={took * 1_000:.1f}"
-                MutableHeaders(scope=message).append("Server-Timing", value)
+                entry = b"server-timing", b"flags;dur=%.1f" % (took * 1_000)
+                headers = list(message.get("headers", ()))
+                # A mounted app may have told it already.
+                if entry not in headers:
+                    message = {**message, "headers": [*headers, entry]}
         await send(message)
 
     return sent

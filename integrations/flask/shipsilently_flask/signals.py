@@ -17,13 +17,13 @@ from blinker import NamedSignal, Namespace
 from flask import Flask, current_app, has_app_context
 
 from shipsilently_core import EvaluationResult, signals
+from shipsilently_core._log import say
 
 from .state import NAME, state_of
 
 __all__ = ["atell", "flag_evaluated", "gate_refused", "tell"]
 
 _namespace = Namespace()
-log: logging.Logger = logging.getLogger("shipsilently")
 
 #: A flag was read in a request to the app, or in its app context: by `flags` for the first
 #: time there, or by the app's client. Sent before the value is handed over, in the thread
@@ -66,8 +66,8 @@ async def atell(app: Flask, signal: NamedSignal, **arguments: Any) -> None:
             result = receiver(app, **arguments)
             if inspect.isawaitable(result):
                 await result
-        except Exception:
-            log.exception("%s raised", _named(signal))
+        except Exception as error:
+            say(logging.ERROR, "%s raised", _named(signal), error=error)
 
 
 def _named(signal: NamedSignal) -> str:
