@@ -16,11 +16,15 @@ class Browser:
 
     Under ASGI the request runs in an event loop, and the database in this thread, where the
     test's transaction is.
+
+    Args:
+        server: ``"wsgi"`` or ``"asgi"``.
+        options: Those of Django's test client.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, **options: Any) -> None:
         self.server = server
-        self._client: Any = Client() if server == "wsgi" else AsyncClient()
+        self._client: Any = (Client if server == "wsgi" else AsyncClient)(**options)
         self.cookies = self._client.cookies
 
     def get(self, page: str = "/", **extra: Any) -> Any:

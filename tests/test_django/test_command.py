@@ -101,6 +101,56 @@ def test_the_sites_hook_makes_the_context(
     assert json.loads(service.requests[-1].body) == {"context": {"name": "ada"}}
 
 
+def hook_of_requests(request: HttpRequest) -> dict[str, Any]:
+    """A hook that needs what only requests have."""
+    return {"userId": request.session["account"], "host": request.get_host()}
+
+
+def secretive_hook(request: HttpRequest) -> dict[str, Any]:
+    """A hook whose error tells of somebody."""
+    raise ValueError("ada@example.com")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("hook", [hook_of_requests, secretive_hook])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["evaluate", "x"],
+        ["watch"],
+        ["list", "--user", "ada"],
+        ["snapshot", "--user", "ada", "--context", "plan=pro"],
+    ],
+    ids=" ".join,
+)
+def test_a_hook_that_needs_a_request_is_one_line(
+    configure: Configure, ada: User, hook: Any, words: list[str]
+) -> None:
+    """It names the hook and the kind of error, never its message, and says what to do."""
+    configure(CONTEXT=hook)
+    with pytest.raises(CommandError) as caught:
+        run(*words)
+    kind = "AttributeError" if hook is hook_of_requests else "ValueError"
+    assert str(caught.value) == (
+        f"the CONTEXT hook {__name__}.{hook.__name__} made no context outside of a request, where "
+        f"there is no session and no host ({kind}); say whom for with --context, without --user"
+    )
+    assert caught.value.__suppress_context__
+
+
+def test_a_context_may_stand_in_for_such_a_hook(
+    configure: Configure, service: ScriptedService
+) -> None:
+    """With `--context` alone that is what is sent, and one line says so."""
+    configure(CONTEXT=hook_of_requests)
+    errors = StringIO()
+    call_command("shipsilently", "list", "--context", "plan=pro", stdout=StringIO(), stderr=errors)
+    assert json.loads(service.requests[-1].body) == {"context": {"plan": "pro"}}
+    assert errors.getvalue().count("\n") == 1
+    assert "(AttributeError); only what --context says is sent" in errors.getvalue()
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("words", "message"),

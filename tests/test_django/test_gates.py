@@ -15,7 +15,10 @@ from django.urls import include, path, reverse
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
+from django.views.generic import RedirectView
 from pytest_django import Settings
+from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSet
 from shipsilently_django import (
     FlagsRequest,
     RequiresFlagMixin,
@@ -407,6 +410,42 @@ class DispatchedAwaited(Awaited):
     """The same, as Django's manual decorates a class."""
 
 
+class OwnOptions(View):
+    """A class that shows something to whoever asks so."""
+
+    def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Answer an OPTIONS."""
+        return HttpResponse("body")
+
+
+class AOwnOptions(Awaited):
+    """The same, async."""
+
+    async def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]  # so be it
+        """Answer an OPTIONS."""
+        return HttpResponse("body")
+
+
+class Things(ViewSet):  # type: ignore[misc]  # the framework is not typed
+    """A set of views of Django REST framework."""
+
+    def list(self, request: Any) -> HttpResponse:
+        """Answer."""
+        return HttpResponse("body")
+
+
+def listed(viewset: Any, verb: str = "get") -> AnyView:
+    """The view that lists, for this verb."""
+    return viewset.as_view({verb: "list"})  # type: ignore[no-any-return]  # a view
+
+
+OWN_OPTIONS = [
+    RedirectView.as_view(url="/hidden/"),
+    OwnOptions.as_view(),
+    listed(Things, "options"),
+]
+
+
 class TestOptions:
     """`OPTIONS`, which browsers send without cookies before the request of another site's page."""
 
@@ -444,6 +483,43 @@ class TestOptions:
         response = browser.options()
         assert (response.status_code, response.content) == (204, b"")
         assert browser.options("/on/").content == b"body"
+
+    @pytest.mark.parametrize("own", OWN_OPTIONS, ids=["redirect", "own", "action"])
+    def test_shows_nothing_of_a_class_that_answers_it_in_its_own_way(
+        self, browser: Browser, serve: Serve, own: Any
+    ) -> None:
+        """While its flag is off, the answer is empty; while it is on, the class's own."""
+        serve(requires_flag("off")(own), on=requires_flag("x")(own), plain=own)
+        response = browser.options()
+        assert (response.status_code, response.content) == (204, b"")
+        assert not response.has_header("Location")
+        on, alone = browser.options("/on/"), browser.options("/plain/")
+        assert (on.status_code, on.content) == (alone.status_code, alone.content)
+
+    @pytest.mark.parametrize("base", [OwnOptions, AOwnOptions])
+    def test_shows_nothing_however_that_class_is_gated(
+        self, browser: Browser, serve: Serve, base: Any
+    ) -> None:
+        """By the mixin, the decorator, and Django's helper."""
+        gate: Any = requires_flag("off")
+        mixed: Any = type("Mixed", (RequiresFlagMixin, base), {"required_flag": "off"})
+        dispatched: Any = method_decorator(gate, name="dispatch")(type("D", (base,), {}))
+        method: Any = method_decorator(gate, name="options")(type("M", (base,), {}))
+        serve(
+            mixed.as_view(),
+            decorated=gate(type("Decorated", (base,), {})).as_view(),
+            dispatched=dispatched.as_view(),
+            method=method.as_view(),
+        )
+        for page in ("/", "/decorated/", "/dispatched/", "/method/"):
+            response = browser.options(page)
+            assert (response.status_code, response.content) == (204, b""), page
+
+    def test_is_answered_by_the_rest_framework(self, browser: Browser, serve: Serve) -> None:
+        """Its classes tell what they take, whatever the flag is."""
+        serve(requires_flag("off")(APIView.as_view()), set=requires_flag("off")(listed(Things)))
+        for page in ("/", "/set/"):
+            assert browser.options(page).status_code == 200
 
     def test_goes_to_the_other_function(self, browser: Browser, serve: Serve) -> None:
         """Where another function answers instead, it answers this as well."""

@@ -29,6 +29,7 @@ def test_right_settings_have_no_problem() -> None:
             "TIMEOUT": 1,
             "RETRY": {"BASE_DELAY": 2},
             "DEFAULTS": {"x": True},
+            "HTTP_CLIENT": "tests.test_django.test_options.on_error",
             "ON_ERROR": "tests.test_django.test_options.on_error",
             "CONTEXT": "tests.test_django.test_options.on_error",
             "ATTRIBUTES": ["email", "plan:profile.plan"],
@@ -56,6 +57,7 @@ def test_right_settings_have_no_problem() -> None:
     assert config.api_url == "https://flags.example.com"
     assert config.retry.base_delay == 2
     assert config.on_error is on_error
+    assert config.http_client is on_error
 
 
 def test_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +153,7 @@ def test_an_unknown_setting_inside_another_is_told_like_any(inner: str, hint: st
         ("RETRY", 7, "must be a RetryConfig or a mapping"),
         ("DEFAULTS", ["x"], "must be a mapping"),
         ("API_URL", "ftp://x", "must start with https://"),
+        ("HTTP_CLIENT", "nowhere.at_all", "cannot be imported"),
         ("ON_ERROR", "nowhere.at_all", "cannot be imported"),
         ("ON_ERROR", 7, "must be a callable"),
         ("CONTEXT", "nowhere.at_all", "cannot be imported"),

@@ -16,7 +16,12 @@ from pytest_django import Settings
 from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
-from shipsilently_django import FlagsRequest, RequiresFlagMixin, requires_flag
+from shipsilently_django import (
+    FlagsRequest,
+    RequiresFlagMixin,
+    default_context,
+    requires_flag,
+)
 
 from shipsilently_core.testing import ScriptedService
 
@@ -218,6 +223,33 @@ def test_a_hook_that_looks_at_somebody_is_noticed(
     assert visits(browser, ada, bob) == RIGHT
 
 
+@PAGES
+@pytest.mark.parametrize("first", [[], [UPDATE]], ids=["view", "site"])
+def test_a_header_that_a_hook_reads_tells_copies_apart_once_it_is_named(
+    browser: Browser,
+    serve: Serve,
+    service: ScriptedService,
+    settings: Settings,
+    configure: Configure,
+    view: AnyView,
+    first: list[str],
+) -> None:
+    """By `vary_on_headers` strangers from two countries have two copies, as the manual says."""
+    configure(
+        CONTEXT=lambda request: {
+            **default_context(request),
+            "country": request.headers.get("X-Country", ""),
+        }
+    )
+    service.set(lambda context: {"who": context.get("country", "?")})
+    settings.MIDDLEWARE = [*first, SESSIONS, AUTHENTICATION, FLAGS, *([FETCH] if first else [])]
+    varied = vary_on_headers("X-Country", "Cookie")(view)
+    serve(varied if first else kept(varied))
+    seen = [browser.text(headers={"X-Country": country}) for country in ("US", "DE", "US", "DE")]
+    assert seen == ["US", "DE", "US", "DE"]
+    assert made == ["US", "DE"]
+
+
 # What dispatch hands back in an async class is not awaited by Django's own decorators.
 @pytest.mark.parametrize(("base", "place"), [(Page, "dispatch"), (Page, "get"), (APage, "get")])
 @pytest.mark.parametrize(
@@ -338,6 +370,101 @@ def test_a_page_that_is_cached_twice(
     settings.MIDDLEWARE = [UPDATE, SESSIONS, AUTHENTICATION, FLAGS, FETCH]
     serve(around(cache_page(60, key_prefix="page")(view)))
     assert visits(browser, ada, bob) == RIGHT
+
+
+def late(get_response: Any) -> Any:
+    """A middleware that reads a flag when the page is made, and fills what is empty with it."""
+
+    def middleware(request: FlagsRequest) -> Any:
+        response = get_response(request)
+        who = request.flags.get("who", "?")
+        if not response.content:
+            response.content = who.encode()
+        return response
+
+    return middleware
+
+
+async def silent(request: HttpRequest) -> HttpResponse:
+    """A page without flags."""
+    made.append("")
+    return HttpResponse("")
+
+
+def with_session(request: HttpRequest) -> HttpResponse:
+    """A page without flags that looks at the session."""
+    made.append(str(request.session.get("basket")))
+    return HttpResponse("")
+
+
+LATE = f"{__name__}.late"
+GZIP = "django.middleware.gzip.GZipMiddleware"
+SECURE = "django.middleware.security.SecurityMiddleware"
+
+
+@pytest.mark.parametrize(
+    ("middleware", "view", "pages"),
+    [
+        ([UPDATE, LATE, SESSIONS, AUTHENTICATION, FLAGS], silent, 6),
+        ([UPDATE, SECURE, GZIP, SESSIONS, AUTHENTICATION, LATE, FLAGS], silent, 3),
+        ([UPDATE, SESSIONS, AUTHENTICATION, FLAGS, LATE], silent, 3),
+        ([UPDATE, LATE, SESSIONS, AUTHENTICATION, FLAGS], with_session, 3),
+        ([UPDATE, LATE, SESSIONS, AUTHENTICATION, FLAGS], vary_on_cookie(silent), 3),
+        ([UPDATE, LATE, SESSIONS, AUTHENTICATION, FLAGS], page, 3),
+    ],
+    ids=["outside", "between", "below", "session seen", "varied", "read before"],
+)
+def test_flags_that_are_first_read_when_the_page_is_made(
+    browser: Browser,
+    serve: Serve,
+    settings: Settings,
+    ada: User,
+    bob: User,
+    caplog: pytest.LogCaptureFixture,
+    middleware: list[str],
+    view: AnyView,
+    pages: int,
+) -> None:
+    """A page whose headers do not tell the user is not kept, and one line says why."""
+    settings.MIDDLEWARE = [*middleware, FETCH]
+    serve(view)
+    assert visits(browser, ada, bob) == RIGHT
+    assert len(made) == pages
+    assert caplog.text.count("a middleware outside of FlagsMiddleware") == (pages == 6)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("kept_in", ["cookie", "session"])
+@pytest.mark.parametrize("place", [1, 2, 3], ids=["outside", "between", "below"])
+def test_visitors_whose_flags_are_first_read_when_the_page_is_made(
+    browser: Browser,
+    serve: Serve,
+    settings: Settings,
+    configure: Configure,
+    kept_in: str,
+    place: int,
+) -> None:
+    """No visitor who has an id is served another's page."""
+    configure(ANONYMOUS_ID=kept_in)
+    settings.MIDDLEWARE = [UPDATE, SESSIONS, FLAGS, FETCH]
+    settings.MIDDLEWARE.insert(place, LATE)
+    serve(silent, seen=page)
+    visitors = [browser, Browser(browser.server)]
+    ids = [visitor.text("/seen/") for visitor in visitors]
+    assert ids[0] != ids[1]
+    for _ in range(2):
+        assert [visitor.text() for visitor in visitors] == ids
+
+
+def test_flags_of_nobody_may_be_read_when_the_page_is_made(
+    browser: Browser, serve: Serve, settings: Settings, configure: Configure, ada: User, bob: User
+) -> None:
+    """What a hook makes of nobody is one page for all, wherever it is read."""
+    configure(CONTEXT=lambda request: {"country": "is"})
+    settings.MIDDLEWARE = [UPDATE, LATE, SESSIONS, AUTHENTICATION, FLAGS, FETCH]
+    serve(silent)
+    assert visits(browser, ada, bob) == ["nobody"] * 6
+    assert len(made) == 1
 
 
 @pytest.mark.django_db

@@ -50,6 +50,39 @@ def test_named_attributes_are_sent(
     ]
 
 
+@pytest.mark.parametrize("view", READING.values(), ids=READING)
+def test_a_user_without_a_key_has_no_id(
+    browser: Browser,
+    serve: Serve,
+    configure: Configure,
+    service: ScriptedService,
+    settings: Settings,
+    view: View,
+) -> None:
+    """Those who are in no database are not all one person; what is named of them is told."""
+    settings.MIDDLEWARE = [f"{__name__}.OfService", "shipsilently_django.FlagsMiddleware"]
+    configure(ATTRIBUTES=["email"])
+    serve(view)
+    browser.get()
+    assert contexts(service) == [{"email": "robot@example.com"}]
+
+
+class OfService:
+    """A middleware that knows whoever asks as a service, which has no account."""
+
+    sync_capable = async_capable = True
+
+    def __init__(self, get_response: Any) -> None:
+        self._get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> Any:
+        """The response."""
+        request.user = User(username="robot", email="robot@example.com")
+        return self._get_response(request)
+
+
 def test_a_missing_relation_is_left_out(configure: Configure) -> None:
     """An attribute whose row does not exist is no error."""
 

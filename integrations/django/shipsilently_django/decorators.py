@@ -22,9 +22,10 @@ def requires_flag(
     """Let a view answer only while its flags are on.
 
     For plain and async functions, for classes of views, and for their methods; what was
-    async stays async. What is exempt from CSRF checks or from login is so only where the
-    fallback is exempt as well. ``OPTIONS``, with which browsers ask before they send what a page
-    of another site wants to send, is never refused.
+    async stays async. The fallback is exempt from CSRF checks, from login and from the
+    transactions of ``ATOMIC_REQUESTS`` only where it says so itself; a function is exempt from the
+    first two only where its fallback is as well. ``OPTIONS``, with which browsers ask before they
+    send what a page of another site wants to send, is never refused.
 
     Args:
         keys: The flags; all must be so. ``"!x"`` asks for the opposite.
@@ -41,7 +42,7 @@ def requires_flag(
     def decorate(view: V) -> V:
         if isinstance(view, type):
             dispatch = view.dispatch  # type: ignore[attr-defined]  # a class of views
-            view.dispatch = gate.wrap(dispatch, of_class=True)  # type: ignore[attr-defined]
+            view.dispatch = gate.wrap(dispatch)  # type: ignore[attr-defined]
             return view
         return gate.wrap(view)  # type: ignore[return-value]  # a view like the one it wraps
 

@@ -19,7 +19,7 @@ from shipsilently_core import (
 )
 from shipsilently_core._view import UNSET
 
-from .pagecache import MARK, settle
+from .pagecache import MARK, settle, settle_late
 from .setup import Setup, get_setup
 from .surroundings import surroundings_of
 from .users import acontext_of, context_of, on_event_loop
@@ -76,6 +76,18 @@ class _Seen(Struct, frozen=True):
     early: bool
 
 
+class Left(Struct, frozen=True):
+    """How a request's answer left `FlagsMiddleware`.
+
+    Attributes:
+        streaming: Whether its body is made after its headers have left.
+        looked: Whether the session had been looked at until then.
+    """
+
+    streaming: bool
+    looked: bool
+
+
 class RequestFlags(Struct, eq=False):  # each request has one, and no other class is made as fast
     """All flags of one request; nothing happens until the first is read.
 
@@ -89,9 +101,8 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
 
     _request: HttpRequest
     _seen: _Seen | None = None
-    #: Set by the middleware when headers are about to leave before the body is made:
-    #: whether the session had been looked at until then.
-    streaming_since: bool | None = None
+    #: Set by the middleware where flags may still be read when the answer has left it.
+    left: Left | None = None
     #: Another object after each refresh, so that what was found out before it is not kept.
     _turn: object = None
 
@@ -312,8 +323,8 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         if seen is not None and seen.flags.context == context:
             # Another thread or task of this request was first, or a new user is the same one.
             flags, known = seen.flags, known or seen.known
-        elif self.streaming_since is False:
-            self._check_headers()
+        elif self.left is not None:
+            self._check_headers(self.left, context)
         match, mark = held.get("resolver_match"), held.get(MARK)
         # Most requests have met no cache of pages, so there is nothing to settle.
         if mark is not None or (match is not None and surroundings_of(match.func).out_of_reach):
@@ -326,9 +337,12 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             return None
         return flags
 
-    def _check_headers(self) -> None:
+    def _check_headers(self, left: Left, context: Context) -> None:
+        if not left.streaming:
+            settle_late(self._request, context, looked=left.looked)
+            return
         session = getattr(self._request, "session", None)
-        if getattr(session, "accessed", False):
+        if not left.looked and getattr(session, "accessed", False):
             _warn(
                 get_setup(),
                 "late",

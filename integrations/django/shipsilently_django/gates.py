@@ -14,16 +14,27 @@ from django.shortcuts import redirect
 from django.utils.module_loading import import_string
 
 from .answers import check_status
+from .exemptions import (
+    catch_up,
+    in_transactions,
+    limit_exemptions,
+    missed_checks,
+    unite_transactions,
+)
 from .flags import RequestFlags, flags_of
 from .options import is_async
 from .pagecache import vary
 from .readable import asked_of, is_on
+from .surroundings import class_of
 
 __all__ = ["Gate"]
 
 View = Callable[..., Any]
-#: Exemptions that Django's middleware reads from a view: their names, and what it is without one.
-_EXEMPTIONS = (("csrf_exempt", True), ("login_required", False))
+#: What answers an ``OPTIONS`` with no more than what may be asked for. By their names, since
+#: decorators keep those, and since the second need not be installed.
+_TELL_VERBS = frozenset(
+    {"django.views.generic.base.View.options", "rest_framework.views.APIView.options"}
+)
 
 
 class Gate:
@@ -75,38 +86,51 @@ class Gate:
     def refuse(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """The answer for a request that may not pass; raises what Django answers itself."""
         view = self._instead()
-        if view is not None:
-            return (async_to_sync(view) if is_async(view) else view)(request, *args, **kwargs)
-        return self._answer(request)
+        if view is None:
+            return self._answer(request)
+        missed = missed_checks(request, view)
+        if missed and (answer := catch_up(missed, request, view, args, kwargs)) is not None:
+            return answer
+        view = in_transactions(request, view)
+        return (async_to_sync(view) if is_async(view) else view)(request, *args, **kwargs)
 
     async def arefuse(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """`refuse`, waiting in a task."""
         view = self._instead()
-        if view is not None:
-            return await _awaitable(view)(request, *args, **kwargs)
-        return self._answer(request)
+        if view is None:
+            return self._answer(request)
+        missed = missed_checks(request, view)
+        if missed:
+            # The user may have to be looked up.
+            answer = await sync_to_async(catch_up)(missed, request, view, args, kwargs)
+            if answer is not None:
+                return answer
+        return await _awaitable(in_transactions(request, view))(request, *args, **kwargs)
 
-    def wrap(self, view: View, *, wants_async: bool = False, of_class: bool = False) -> View:
+    def wrap(self, view: View, *, wants_async: bool = False) -> View:
         """A view that asks first, async if `view` is or if that is wanted.
 
         What a class of views does for a request is async where the class's methods are, which is
         known when it is called.
 
         A browser asks with ``OPTIONS``, and without cookies, whether it may send what its page
-        wants to send; so that never meets a closed gate. A class of views answers it itself. A
-        function would answer with its page: while its flags are not so, the gate does.
+        wants to send; so that never meets a closed gate. A class of views answers it itself, by
+        Django's way or that of Django REST framework. A function would answer with its page, as
+        may a class with an ``options`` of its own: while its flags are not so, the gate does.
         """
         bound = _bound_to(view)
-        of_class = of_class or bound is not None or hasattr(view, "view_class")
+        behind = view if bound is None else bound
         wrapper: Any
         if is_async(view) or wants_async:
-            awaitable = _awaitable(view)
+            awaitable = view if is_async(view) else sync_to_async(_each_in_transactions(view))
 
             @functools.wraps(view)
             async def gated_async(*args: Any, **kwargs: Any) -> Any:
-                return await self._agated(awaitable, of_class, args, kwargs)
+                return await self._agated(awaitable, behind, args, kwargs)
 
             wrapper = gated_async
+            if not is_async(view):
+                unite_transactions(wrapper, self._known_instead())
         else:
             verb = getattr(view, "__name__", "")
 
@@ -115,23 +139,24 @@ class Gate:
                 request, rest = _split(args)
                 owner = args[0] if bound is None else bound
                 if owner is not request and _is_awaited(owner, verb):
-                    return self._agated(view, of_class, args, kwargs)
-                if _is_for_class(request, args, of_class):
+                    return self._agated(view, behind, args, kwargs)
+                if _is_for_class(request, args, behind):
                     return view(*args, **kwargs)
                 if self.opens(flags_of(request)):
                     return vary(request, view(*args, **kwargs))
                 return vary(request, self.refuse(request, *rest, **kwargs))
 
             wrapper = gated
-        self._limit_exemptions(wrapper)
+        if self._fallback is not None:
+            limit_exemptions(wrapper, self._known_instead)
         return wrapper  # type: ignore[no-any-return]
 
     async def _agated(
-        self, view: View, of_class: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, view: View, behind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """What a view gives, awaited where that is wanted, or the answer instead."""
         request, rest = _split(args)
-        is_for_class = _is_for_class(request, args, of_class)
+        is_for_class = _is_for_class(request, args, behind)
         if is_for_class or await self.aopens(flags_of(request)):
             response = view(*args, **kwargs)
             if inspect.isawaitable(response):
@@ -148,6 +173,13 @@ class Gate:
             view = self._fallback = view.as_view()  # type: ignore[attr-defined]  # a class of views
         return view
 
+    def _known_instead(self) -> View | None:
+        """The view to use instead; ``None`` of one that is only named, and not to be imported yet.
+
+        What it is exempt from is not taken on trust.
+        """
+        return None if isinstance(self._fallback, str) else self._instead()
+
     def _answer(self, request: Any) -> HttpResponse:
         if request.method == "OPTIONS":
             return HttpResponse(status=204)
@@ -159,17 +191,18 @@ class Gate:
             raise PermissionDenied
         return HttpResponse(status=self._status)
 
-    def _limit_exemptions(self, wrapper: Any) -> None:
-        """What is exempt from a check is so only where the view used instead is exempt as well."""
-        if self._fallback is None:
-            return
-        for name, exempt in _EXEMPTIONS:
-            if getattr(wrapper, name, not exempt) is exempt:
-                setattr(wrapper, name, getattr(self._fallback, name, not exempt))
-
 
 def _awaitable(view: View) -> View:
     return view if is_async(view) else sync_to_async(view)
+
+
+def _each_in_transactions(view: View) -> View:
+    """A plain view behind an async one, within the transactions that it would have by itself."""
+
+    def alone(request: Any, *args: Any, **kwargs: Any) -> Any:
+        return in_transactions(request, view)(request, *args, **kwargs)
+
+    return alone
 
 
 def _bound_to(view: View) -> Any:
@@ -186,9 +219,28 @@ def _is_awaited(owner: Any, name: str) -> bool:
     )
 
 
-def _is_for_class(request: Any, args: tuple[Any, ...], of_class: bool) -> bool:
-    """Whether this is an ``OPTIONS`` that a class of views will answer, with its page unseen."""
-    return request.method == "OPTIONS" and (of_class or args[0] is not request)
+def _is_for_class(request: Any, args: tuple[Any, ...], behind: Any) -> bool:
+    """Whether this is an ``OPTIONS`` that a class of views will answer, with its page unseen.
+
+    Args:
+        request: What was asked.
+        args: What the gate was called with: the request, or the class's object before it.
+        behind: The view behind the gate, or the object whose method that is.
+    """
+    return request.method == "OPTIONS" and _tells_verbs(behind if args[0] is request else args[0])
+
+
+def _tells_verbs(view: Any) -> bool:
+    """Whether this is a class's view, or an object of the class, that tells what may be asked for.
+
+    A class may show more where it has an ``options`` of its own, as `RedirectView` does.
+    """
+    # A viewset may answer by another of its methods.
+    if "options" in (getattr(view, "actions", None) or ()):
+        return False
+    answers = getattr(class_of(view) or view, "options", None)
+    name = f"{getattr(answers, '__module__', '')}.{getattr(answers, '__qualname__', '')}"
+    return name in _TELL_VERBS
 
 
 def _split(args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

@@ -10,9 +10,9 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from .current import get_request, set_request
-from .flags import RequestFlags
+from .flags import Left, RequestFlags, flags_of
 from .pagecache import check_kept, claim_mark, is_site_cached
-from .setup import get_setup, in_use
+from .setup import get_setup, in_use, settle_setup
 from .streaming import bind_stream
 from .visitors import keep_visitor
 
@@ -31,8 +31,11 @@ class FlagsMiddleware:
         if self._is_async:
             markcoroutinefunction(self)
         # Other sites do not pay for it.
-        if is_site_cached() and not hasattr(self, "process_view"):
-            self.process_view: Callable[..., Any] = _amark if self._is_async else _mark
+        if is_site_cached():
+            self.get_response = _anoted(get_response) if self._is_async else _noted(get_response)
+            if not hasattr(self, "process_view"):
+                self.process_view: Callable[..., Any] = _amark if self._is_async else _mark
+        settle_setup()
 
     def __call__(self, request: HttpRequest) -> Any:
         """The response; in an async chain, what is to be awaited for it."""
@@ -84,8 +87,38 @@ def finish(request: HttpRequest, flags: RequestFlags, response: HttpResponseBase
         if seen.early:
             check_kept(request, seen.flags.context, seen.mark)
     if response.streaming:
-        flags.streaming_since = getattr(getattr(request, "session", None), "accessed", False)
+        flags.left = Left(streaming=True, looked=_has_looked(request))
         bind_stream(request, response)
+
+
+def _has_looked(request: HttpRequest) -> bool:
+    return bool(getattr(getattr(request, "session", None), "accessed", False))
+
+
+def _noted(get_response: Callable[..., Any]) -> Callable[..., Any]:
+    """As `get_response`, with a note on flags that are first read when the answer has left."""
+
+    def noted(request: HttpRequest) -> HttpResponseBase:
+        response: HttpResponseBase = get_response(request)
+        _note(request)
+        return response
+
+    return noted
+
+
+def _anoted(get_response: Callable[..., Any]) -> Callable[..., Any]:
+    async def noted(request: HttpRequest) -> HttpResponseBase:
+        response: HttpResponseBase = await get_response(request)
+        _note(request)
+        return response
+
+    return noted
+
+
+def _note(request: HttpRequest) -> None:
+    flags = flags_of(request)
+    if flags._seen is None:
+        flags.left = Left(streaming=False, looked=_has_looked(request))
 
 
 def _mark(request: HttpRequest, *view: Any) -> None:

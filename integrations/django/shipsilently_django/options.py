@@ -323,6 +323,7 @@ _READERS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 #: Settings of the core that can be written in a way of Django's.
 _CORE_READERS: dict[str, Callable[[Any], Any]] = {
+    "HTTP_CLIENT": _imported,
     "ON_ERROR": _imported,
     "ON_STATE_CHANGE": _imported,
     "STORE": _store,

@@ -26,7 +26,15 @@ from .surroundings import Surroundings, class_of, is_cache, surroundings_of
 from .users import is_of_session
 from .visitors import keeps_sessions, visitor_of
 
-__all__ = ["MARK", "check_kept", "claim_mark", "is_site_cached", "settle", "vary"]
+__all__ = [
+    "MARK",
+    "check_kept",
+    "claim_mark",
+    "is_site_cached",
+    "settle",
+    "settle_late",
+    "vary",
+]
 
 #: On a request: whether Django's cache is going to keep the page. Missing before it was asked.
 MARK = "_cache_update_cache"
@@ -42,6 +50,11 @@ _READ_BEFORE = (
     "Django's cache has kept a page of %s for everybody, and flags of one user had been read "
     "before; if the page shows what they said, write `vary_on_cookie` directly below `cache_page`, "
     "or put UpdateCacheMiddleware in the first place"
+)
+_READ_AFTER = (
+    "the page of %s was kept out of Django's cache, since a middleware outside of FlagsMiddleware "
+    "was the first to read flags, when the answer had its headers already; place that middleware "
+    "below FlagsMiddleware, or read a flag in the view"
 )
 _UNREACHED = (
     "what a method of %s answers is kept by Django's cache for everybody; if it reads flags, write "
@@ -97,6 +110,31 @@ def settle(request: HttpRequest, context: Context, before: object = None) -> obj
     if held.get(MARK) is mark:
         held[MARK] = settled
     return settled
+
+
+def settle_late(request: HttpRequest, context: Context, *, looked: bool) -> None:
+    """Keep a page out of the whole site's cache whose headers do not tell whom its flags are for.
+
+    Args:
+        request: One whose answer had left `FlagsMiddleware` when the first flag was read.
+        context: Whom they are for.
+        looked: Whether the session had been looked at until then, for which the headers do tell.
+    """
+    held = request.__dict__
+    match = held.get("resolver_match")
+    if not held.get(MARK) or match is None or not _is_personal(request, context):
+        return
+    if not surroundings_of(match.func).varied.isdisjoint(("cookie", "*")):
+        return
+    # The visitor's cookie is named by this app's middleware, the session's by Django's.
+    is_named = visitor_of(request) is None and (
+        looked
+        or not _has_looked_at_cookie(request)
+        or _is_read_below_sessions(tuple(settings.MIDDLEWARE))
+    )
+    if not is_named:
+        held[MARK] = False
+        _warn(request, _READ_AFTER)
 
 
 def check_kept(request: HttpRequest, context: Context, before: object) -> None:
@@ -198,6 +236,15 @@ def _is_cached_outside(middleware: tuple[str, ...]) -> bool:
     caches = _places(middleware, is_cache)
     later = _places(middleware, keeps_sessions) + _places(middleware, _is_ours)
     return bool(caches) and max(caches) < min(later, default=len(middleware))
+
+
+def _is_read_below_sessions(middleware: tuple[str, ...]) -> bool:
+    """Whether nothing that may read flags sees a response after the sessions' middleware.
+
+    Django's own reads none.
+    """
+    sessions = _places(middleware, keeps_sessions)
+    return bool(sessions) and all(name.startswith("django.") for name in middleware[: sessions[0]])
 
 
 @functools.lru_cache(maxsize=16)

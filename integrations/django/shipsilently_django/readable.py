@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from django.utils.functional import Promise
 
-from shipsilently_core import EvaluationResult
+from shipsilently_core import EvaluationResult, ShipSilentlyClient
 
 from .setup import get_client
 
@@ -30,11 +30,14 @@ class ReadableFlags(Protocol):
 
 
 class KnownFlags:
-    """The flags where there is no request: what is known of everybody, without asking."""
+    """The flags where there is no request: what is known of everybody, without waiting for it.
+
+    The first read starts the client, which learns it in the background.
+    """
 
     def get(self, key: str, /, *default: Any) -> Any:
         """The flag's value for nobody in particular, else the default."""
-        return get_client().get(key, *default)
+        return _started().get(key, *default)
 
     def is_enabled(self, key: str, /) -> bool:
         """Whether the flag is on for nobody in particular."""
@@ -42,7 +45,14 @@ class KnownFlags:
 
     def evaluate_all(self) -> dict[str, EvaluationResult]:
         """Every flag that is known."""
-        return get_client().get_all()
+        return _started().get_all()
+
+
+def _started() -> ShipSilentlyClient:
+    """The client, started as by a request: a process without any would never learn anything."""
+    client = get_client()
+    client.fresh(client.evaluator.baseline)
+    return client
 
 
 def asked_of(key: str) -> tuple[str, bool]:

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 
 from django.conf import settings
 from django.core import mail
 from msgspec import Struct
 
 from shipsilently_core import Config, ShipSilentlyClient
+from shipsilently_core._log import say
+from shipsilently_core._process import Lock
 
 from .options import Options, Problem, Reading, read_options
 
-__all__ = ["Setup", "get_client", "get_setup", "in_tests", "in_use", "reset_setup", "take_setup"]
-
-log: logging.Logger = logging.getLogger("shipsilently")
+__all__ = [
+    "Setup",
+    "get_client",
+    "get_setup",
+    "in_tests",
+    "in_use",
+    "reset_setup",
+    "settle_setup",
+    "take_setup",
+]
 
 
 class Setup(Struct, frozen=True):
@@ -26,6 +37,7 @@ class Setup(Struct, frozen=True):
         ours: Whether it was made here and is to be closed here.
         problems: What is wrong with the settings.
         asks_nobody: Whether it was told to ask no service, or asks none since tests are running.
+        before_tests: Whether it asks the service only since no tests are running.
     """
 
     options: Options
@@ -33,6 +45,7 @@ class Setup(Struct, frozen=True):
     ours: bool = True
     problems: tuple[Problem, ...] = ()
     asks_nobody: bool = False
+    before_tests: bool = False
 
     @property
     def loud(self) -> bool:
@@ -40,14 +53,36 @@ class Setup(Struct, frozen=True):
         return self.options.raise_in_debug and settings.DEBUG
 
 
-#: At most one entry, under ``"setup"``. `setdefault` publishes it without a lock, which a fork
-#: could leave held.
+#: At most one entry: under ``"setup"``, where each request looks, or under ``"early"`` while tests
+#: may still begin, as they do after the site's apps were imported.
 in_use: dict[str, Setup] = {}
+#: One for each process: nobody would ever let go of one that was held at a fork.
+_locks: dict[int, Lock] = {}
+#: Seconds for which others wait for the one that makes the setup. A `CLIENT` that itself waits for
+#: somebody who wants the client is not waited for any longer.
+_PATIENCE = 2.0
+#: Whether this process serves requests that are no tests'; none begin there any more.
+_serving = False
 
 
 def get_setup() -> Setup:
     """The process's setup; never raises."""
-    return in_use.get("setup") or in_use.setdefault("setup", _make())
+    return in_use.get("setup") or _find_setup()
+
+
+def settle_setup() -> None:
+    """Be told that the site's middleware is made: by a process that serves, or for a test."""
+    global _serving
+    if in_tests():
+        setup = in_use.get("setup")
+        if setup is not None and setup.before_tests:
+            reset_setup()
+        return
+    _serving = True
+    early = in_use.get("early")
+    if early is not None:
+        in_use.setdefault("setup", early)
+        in_use.pop("early", None)
 
 
 def get_client() -> ShipSilentlyClient:
@@ -66,7 +101,7 @@ def take_setup() -> Setup | None:
     Returns:
         What was forgotten, where its client is to be closed by the caller.
     """
-    setup = in_use.pop("setup", None)
+    setup = in_use.pop("setup", None) or in_use.pop("early", None)
     return setup if setup is not None and setup.ours else None
 
 
@@ -78,17 +113,51 @@ def reset_setup() -> None:
 
 
 def in_tests() -> bool:
-    """Whether Django's tests are running; it catches mails then.
+    """Whether Django's tests are running.
 
     They are not to depend on a service, nor to change what it counts.
     """
-    return hasattr(mail, "outbox")
+    utils = sys.modules.get("django.test.utils")
+    # It catches mails then; but a site may have told it to do so all the time.
+    if utils is None or not hasattr(mail, "outbox"):
+        return False
+    # Django's own; should it be gone one day, mails are all that tells.
+    state = getattr(utils, "_TestState", None)
+    return state is None or hasattr(state, "saved_data")
+
+
+def _find_setup() -> Setup:
+    early = in_use.get("early")
+    if early is not None and not in_tests():
+        return early
+    lock = _locks.setdefault(os.getpid(), Lock())
+    taken = lock.acquire(timeout=_PATIENCE)
+    try:
+        return in_use.get("setup") or _settled()
+    finally:
+        if taken:
+            lock.release()
+
+
+def _settled() -> Setup:
+    early = in_use.get("early")
+    if early is not None and not in_tests():
+        return early
+    if early is not None:
+        # Tests have begun since.
+        reset_setup()
+    made = _make()
+    kept = in_use.setdefault("early" if made.before_tests and not _serving else "setup", made)
+    if kept.client is not made.client and made.ours:
+        # Somebody was not waited for.
+        made.client.close()
+    return kept
 
 
 def _make() -> Setup:
     reading = read_options(getattr(settings, "SHIPSILENTLY", {}), offline=in_tests())
     for problem in reading.problems:
-        log.error("%s; see `manage.py check`", problem.text)
+        say(logging.ERROR, "%s; see `manage.py check`", problem.text)
     options = reading.options
     if isinstance(options.client, ShipSilentlyClient):
         return Setup(options, options.client, ours=False, problems=reading.problems)
@@ -98,12 +167,14 @@ def _make() -> Setup:
             return Setup(options, made, problems=reading.problems)
         return Setup(options, _offline(None), problems=(*reading.problems, made))
     offline = in_tests() if options.offline is None else options.offline
+    before_tests = options.offline is None and not offline
     if reading.config is None or offline:
         return Setup(
             options,
             _offline(_defaults_of(reading)),
             problems=reading.problems,
             asks_nobody=reading.config is not None,
+            before_tests=before_tests,
         )
     if reading.config.store is not None:
         # Here, since most sites have none.
@@ -111,7 +182,12 @@ def _make() -> Setup:
 
         if isinstance(reading.config.store, DjangoCacheStore):
             reading.config.store.prepare()
-    return Setup(options, ShipSilentlyClient(reading.config), problems=reading.problems)
+    return Setup(
+        options,
+        ShipSilentlyClient(reading.config),
+        problems=reading.problems,
+        before_tests=before_tests,
+    )
 
 
 def _called(options: Options) -> ShipSilentlyClient | Problem:
@@ -119,11 +195,11 @@ def _called(options: Options) -> ShipSilentlyClient | Problem:
     try:
         client = make() if callable(make) else None
     except Exception as error:
-        log.exception("SHIPSILENTLY['CLIENT'] raised; defaults are served")
+        say(logging.ERROR, "SHIPSILENTLY['CLIENT'] raised; defaults are served", error=error)
         return Problem("E003", f"SHIPSILENTLY['CLIENT'] raised {type(error).__name__}")
     if isinstance(client, ShipSilentlyClient):
         return client
-    log.error("SHIPSILENTLY['CLIENT'] made no ShipSilentlyClient; defaults are served")
+    say(logging.ERROR, "SHIPSILENTLY['CLIENT'] made no ShipSilentlyClient; defaults are served")
     return Problem("E003", "SHIPSILENTLY['CLIENT'] made no ShipSilentlyClient")
 
 

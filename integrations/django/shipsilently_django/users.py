@@ -27,8 +27,9 @@ Attributes = dict[str, Any]
 def default_context(request: HttpRequest) -> Attributes:
     """The context without a hook of your own; also for use in one.
 
-    For an authenticated user: the pk as ``userId``, and what ``ATTRIBUTES`` names. For
-    an anonymous visitor, who costs no query: nothing, or the id that ``ANONYMOUS_ID`` asks for.
+    For an authenticated user: the pk as ``userId``, where there is one, and what ``ATTRIBUTES``
+    names. For an anonymous visitor, who costs no query: nothing, or the id that ``ANONYMOUS_ID``
+    asks for.
     """
     return _default(request, get_setup().options) or {}
 
@@ -90,7 +91,8 @@ def _is_djangos(function: Any) -> bool:
 
 def attributes_of(user: Any, options: Options) -> Attributes:
     """What the service is told of a user."""
-    found: Attributes = {"userId": str(user.pk)}
+    # One that is in no database, as that of a service, has none: they are not all the same.
+    found: Attributes = {} if user.pk is None else {"userId": str(user.pk)}
     for attribute in options.attributes:
         found[attribute.name] = _value(user, attribute)
     return found

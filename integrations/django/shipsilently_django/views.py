@@ -21,7 +21,9 @@ class RequiresFlagMixin:
         required_flag_value: What each has to be.
         flag_status: The answer's status otherwise.
         flag_redirect_to: Where to go instead.
-        flag_fallback: The view to use instead, or its dotted path.
+        flag_fallback: The view to use instead, or its dotted path. It is exempt from CSRF checks,
+            from login and from the transactions of ``ATOMIC_REQUESTS`` only where it says so
+            itself.
     """
 
     required_flag: str | Sequence[str] = ()
@@ -48,7 +50,7 @@ class RequiresFlagMixin:
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Handle the request, where the flags are so."""
         inner = super().dispatch  # type: ignore[misc]  # of the view behind it
-        gated = self.get_flag_gate().wrap(inner, of_class=True)
+        gated = self.get_flag_gate().wrap(inner)
         return gated(request, *args, **kwargs)
 
     def _flag_fallback(self) -> Any:
@@ -64,7 +66,8 @@ def flag_switch(
     """A view that is `on` while the flag is on, and `off` otherwise.
 
     It is async where one of the two is. What is exempt from CSRF checks or from login is
-    so only where both are.
+    so only where both are. A plain view has the transactions of ``ATOMIC_REQUESTS`` that it would
+    have by itself.
 
     Args:
         key: The flag; ``"!x"`` asks for the opposite.

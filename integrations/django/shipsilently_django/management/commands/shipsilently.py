@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Iterable
 from typing import Any
@@ -13,10 +14,12 @@ from shipsilently_cli._context import MistypedError, attributes_of
 from shipsilently_cli._failures import explained, failures_of
 from shipsilently_core import EvaluationError, EvaluationResult, ShipSilentlyClient
 from shipsilently_django.management import doctor, snapshot, watch
-from shipsilently_django.setup import get_client
+from shipsilently_django.setup import get_client, get_setup
 from shipsilently_django.users import UnknownUserError, context_of_user, find_user
 
 __all__ = ["Command"]
+
+log: logging.Logger = logging.getLogger("shipsilently")
 
 
 class Command(BaseCommand):
@@ -63,7 +66,8 @@ class Command(BaseCommand):
         """Ask, and print.
 
         Raises:
-            CommandError: There is no such user or flag, or the service did not answer.
+            CommandError: There is no such user or flag, the site's hook makes no context for a
+                user without a request, or the service did not answer.
         """
         as_json: bool = options.get("json", False)
         if options["verb"] == "doctor":
@@ -75,10 +79,10 @@ class Command(BaseCommand):
         if options["verb"] == "snapshot":
             given = options["user"] or options["context"]
             # Otherwise the client's own, which stands for everybody.
-            whose = _whole_context(options) if given else None
+            whose = self._whole_context(options) if given else None
             snapshot.run(self, client, whose, output=options["output"])
             return
-        context = _whole_context(options)
+        context = self._whole_context(options)
         if options["verb"] == "watch":
             watch.run(self, client, context, as_json=as_json, count=options["count"])
             return
@@ -90,6 +94,17 @@ class Command(BaseCommand):
         if failures:
             raise CommandError(failures[0])
         self._print(results, as_json=as_json)
+
+    def _whole_context(self, options: dict[str, Any]) -> dict[str, Any]:
+        name, given = options["user"], _attributes(options["context"])
+        try:
+            return {**_context(name), **given}
+        except _NoContextError as error:
+            if name is not None or not given:
+                advice = "say whom for with --context, without --user"
+                raise CommandError(f"{error}; {advice}") from None
+            self.stderr.write(f"{error}; only what --context says is sent")
+            return given
 
     def _print(self, results: Iterable[EvaluationResult], *, as_json: bool) -> None:
         rows = sorted(results, key=lambda result: result.flag_key)
@@ -124,8 +139,8 @@ def _ask(
     return [client.evaluate_detail(key, context)]
 
 
-def _whole_context(options: dict[str, Any]) -> dict[str, Any]:
-    return {**_context(options["user"]), **_attributes(options["context"])}
+class _NoContextError(Exception):
+    """The site's hook needs more of a request than a command has."""
 
 
 def _context(name: str | None) -> dict[str, Any]:
@@ -133,7 +148,18 @@ def _context(name: str | None) -> dict[str, Any]:
         user = find_user(name)
     except UnknownUserError as error:
         raise CommandError(str(error)) from None
-    context: dict[str, Any] = json.loads(context_of_user(user).body)
+    try:
+        context: dict[str, Any] = json.loads(context_of_user(user).body)
+    except Exception as error:
+        hook: Any = get_setup().options.context
+        if hook is None:
+            raise
+        log.debug("the context hook raised", exc_info=error)
+        made_by = hook if hasattr(hook, "__qualname__") else type(hook)
+        raise _NoContextError(
+            f"the CONTEXT hook {made_by.__module__}.{made_by.__qualname__} made no context outside "
+            f"of a request, where there is no session and no host ({type(error).__name__})"
+        ) from None
     return context
 
 
