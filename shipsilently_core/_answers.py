@@ -184,7 +184,11 @@ class Answer:
             error: Why; raised where nothing can be said.
         """
         if self._status in (0, 200) or is_time_limit(error):
-            raise error
+            try:
+                raise error
+            finally:
+                # Its traceback refers to this frame, and so to the connection.
+                del error
         return Reply(self._status, headers=self._headers)
 
     def reply(self) -> Reply:

@@ -114,10 +114,11 @@ class HttpTransport(Transport):
         with Answer(self._room) as answer:
             try:
                 self._blocking_pool().exchange(self._question(request), answer)
+                reply = answer.reply()
             except Exception as error:
-                return answer.cut_off(error)
+                reply = answer.cut_off(error)
             self._heard = time.monotonic()
-            return answer.reply()
+            return reply
 
     def _blocking_pool(self) -> Pool | ProxyPool:
         pool = self._pool
@@ -167,9 +168,9 @@ class HttpTransport(Transport):
                             time_left()
                             answer.feed(chunk)
                     give_up_if_more_came(stream)
+                    return answer.reply()
                 except Exception as error:
                     return answer.cut_off(error)
-                return answer.reply()
         finally:
             response.close()
 

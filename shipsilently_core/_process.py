@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     import asyncio
@@ -187,30 +187,31 @@ async def in_thread(work: Callable[[], T], name: str = "shipsilently-aside") -> 
     Returns:
         What it gives; what it raises is raised.
     """
-    ended: Latch[Callable[[], T]] = Latch()
-    run = copy_context().run
+    ended: Latch[tuple[Any, BaseException | None]] = Latch()
+    # What it raises refers to the frames that it came by: none of them is to lead back to it.
+    handed, run = [ended], copy_context().run
 
     def carry_out() -> None:
+        latch = handed.pop()
         try:
-            result = run(work)
+            outcome: tuple[Any, BaseException | None] = run(work), None
         except BaseException as error:
-            raised = error
-
-            def outcome() -> T:
-                raise raised
-        else:
-
-            def outcome() -> T:
-                return result
-
-        ended.set(outcome)
+            outcome = None, error
+        latch.set(outcome)
+        del latch, outcome
 
     if not Worker(name, carry_out).start():
         # None can be started while the interpreter ends.
         carry_out()
     await ended.await_(None)
     assert ended.result is not None
-    return ended.result()
+    result, error = ended.result
+    try:
+        if error is not None:
+            raise error
+        return cast(T, result)
+    finally:
+        del ended, error
 
 
 #: What task queues raise in the midst of whatever runs, by the handler of a signal: Celery and RQ.

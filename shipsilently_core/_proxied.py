@@ -15,13 +15,16 @@ from ._network import (
     KEPT,
     KEPT_FOR,
     Answering,
+    ConnectError,
     Question,
     Route,
     Sockets,
     first_reached,
     give_up_if_more_came,
+    resolve,
     time_left,
 )
+from ._process import in_thread
 
 if TYPE_CHECKING:
     import httpx
@@ -63,7 +66,7 @@ class ProxyTaskPool:
 
     def __init__(self, route: Route, proxy: httpx.Proxy) -> None:
         self._route = route
-        settings = _settings(route) | {"network_backend": httpcore.AnyIOBackend()}
+        settings = _settings(route) | {"network_backend": _TaskBackend()}
         kind = httpcore.AsyncSOCKSProxy if _is_socks(proxy) else httpcore.AsyncHTTPProxy
         self._pool: httpcore.AsyncConnectionPool = kind(**_proxy_settings(proxy), **settings)
 
@@ -198,6 +201,31 @@ class Backend(httpcore.NetworkBackend):
 
         refused = (httpcore.ConnectError, httpcore.ConnectTimeout)
         return first_reached(host, port, reach, refused, timeout)
+
+
+class _TaskBackend(httpcore.AnyIOBackend):
+    """Connections for tasks, whose names are not looked up in the event loop's executor."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        limit = time_left(timeout)
+        addresses = await in_thread(lambda: resolve(host, port, limit))
+        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            try:
+                # An address that swallows packets must leave time for the next.
+                return await super().connect_tcp(
+                    address, port, limit / left, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if left == 1:
+                    raise
+        raise ConnectError("the name has no address")
 
 
 class _Stream(httpcore.NetworkStream):

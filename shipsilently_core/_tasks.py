@@ -89,10 +89,11 @@ class TaskCalls:
             with Answer(self._room) as answer:
                 try:
                     await held.pool.exchange(question, answer)
+                    reply = answer.reply()
                 except Exception as error:
-                    return answer.cut_off(error)
+                    reply = answer.cut_off(error)
                 held.heard = time.monotonic()
-                return answer.reply()
+                return reply
         except Exception as error:
             reply = reply_to(error)
             if is_doubtful(reply, begin, held.heard):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,34 @@ def test_changes_are_printed_as_they_come(service: LocalService) -> None:
         service.set_flag("new", default=1)
         assert command.read_until("new").endswith("not there → 1 (default)")
         assert command.end() == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(True, 1), (1, True), (0, False), ({"n": [True]}, {"n": [1]}), ("1", 1)],
+    ids=str,
+)
+def test_a_value_of_another_type_is_a_change(old: Any, new: Any, service: LocalService) -> None:
+    """What Python takes for equal may be another value: `true` and 1, `false` and 0."""
+    service.set_flag("kind", default=old)
+    with running(*OWN, "watch", "--json") as command:
+        command.read_all("streaming", '"kind"')
+        service.set_flag("kind", default=new)
+        told = json.loads(command.read_until('"change"'))
+        assert command.end() == (0, "")
+    assert (told["event"], told["flag"]) == ("change", "kind")
+    assert (repr(told["old"]), repr(told["new"])) == (repr(old), repr(new))
+
+
+def test_a_value_that_stays_is_no_change(service: LocalService) -> None:
+    """Of two flags in one change, the one that changes is told alone."""
+    service.set_flag("kind", default={"n": [1, True]})
+    with running(*OWN, "watch", "--json") as command:
+        command.read_all("streaming", '"kind"', '"banner"')
+        service.set_flag("banner", default="Good night")
+        assert json.loads(command.read_until('"change"'))["flag"] == "banner"
+        assert command.end() == (0, "")
+    assert sum('"change"' in line for line in command.lines) == 1
 
 
 def test_an_outage_is_told_as_one(service: LocalService) -> None:

@@ -19,7 +19,9 @@ __all__ = [
     "ONE_FLAG",
     "Door",
     "Heard",
+    "JobTimeoutException",
     "Setup",
+    "SoftTimeLimitExceeded",
     "fixed",
     "held_by_nobody",
     "listening",
@@ -27,6 +29,14 @@ __all__ = [
 ]
 
 KEY = "sk_live_0123456789"
+
+
+class SoftTimeLimitExceeded(Exception):
+    """As Celery raises it in the midst of whatever its task does."""
+
+
+class JobTimeoutException(Exception):
+    """As RQ does."""
 
 
 def held_by_nobody(lock: Any) -> None:

@@ -7,11 +7,20 @@ import json
 import logging
 from typing import Any
 
+import httpx
 import pytest
 
-from shipsilently_core import Config, Failure, Reason, ShipSilentlyClient, Source
+from shipsilently_core import (
+    Config,
+    ConnectionState,
+    Failure,
+    Reason,
+    ShipSilentlyClient,
+    Source,
+)
 from shipsilently_core._http import HttpTransport
-from shipsilently_core._wire import EVENTS, Reply, Request, failure_of, ticket_request
+from shipsilently_core._wire import EVENTS, TICKET, Reply, Request, failure_of, ticket_request
+from tests.core.running import eventually
 from tests.core.support import DOORS, KEY, Door, Heard, listening
 from tests.core.wire_server import Answer, WireServer
 
@@ -171,6 +180,81 @@ def test_no_other_call_follows_a_redirect_either(
     assert isinstance(opened, Reply)
     assert (failure_of(opened), opened.status) == (Failure.PROTOCOL, code)
     transport.close()
+
+
+#: Bodies that cannot be had.
+UNREADABLE: dict[str, dict[str, Any]] = {
+    "unknown encoding": {"headers": (*HTML, ("Content-Encoding", "br")), "body": PAGE},
+    "broken encoding": {"headers": (*HTML, ("Content-Encoding", "gzip")), "body": PAGE},
+    "cut off": {"headers": HTML, "body": PAGE, "length": 1_000, "close": True},
+    "too large": {"headers": HTML, "body": b"x" * 5_000},
+    "dripping": {"headers": HTML, "body": b" " * 1_000, "step": 1, "pause": 0.02},
+}
+
+
+@pytest.mark.parametrize("custom", [False, True], ids=["own", "httpx"])
+@pytest.mark.parametrize("door", DOORS, ids=str)
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_pause_that_is_asked_for_is_kept_whatever_stands_below(
+    kind: str, door: Door, custom: bool, server: WireServer
+) -> None:
+    """A 429 with `Retry-After` is told, and obeyed by all, although its page is unreadable."""
+    answer = UNREADABLE[kind]
+    headers = (("Retry-After", "30"), *answer["headers"])
+    server.always(Answer(429, **{**answer, "headers": headers}))
+    own = httpx.Client() if custom else None
+    client = client_of(server, timeout=0.5, max_response_bytes=4_096, http_client=own)
+    with listening(client) as heard:
+        for user in ("u1", "u2", "u3"):
+            door.read(client, {"userId": user}, "a", "default")
+    assert heard[0] == Heard(Failure.THROTTLED, 429, None if door.batch else "a")
+    assert len(server.received) == 1
+    assert 20 < client.status().retry_after <= 30
+    asyncio.run(client.aclose())
+    if own is not None:
+        own.close()
+
+
+@pytest.mark.parametrize("door", DOORS, ids=str)
+@pytest.mark.parametrize("kind", UNREADABLE)
+@pytest.mark.parametrize(
+    ("status", "failure"),
+    [(401, Failure.AUTH), (503, Failure.SERVER), (400, Failure.PROTOCOL)],
+    ids=["401", "503", "400"],
+)
+def test_a_refusal_is_told_by_its_status_whatever_stands_below(
+    status: int,
+    failure: Failure,
+    kind: str,
+    door: Door,
+    server: WireServer,
+    lines: list[logging.LogRecord],
+) -> None:
+    """A wrong key looks like one, although a proxy has put a page there that cannot be read."""
+    server.always(Answer(status, **UNREADABLE[kind]))
+    client = client_of(server, timeout=0.5, max_response_bytes=4_096)
+    with listening(client) as heard:
+        door.read(client, WHO, "a", "default")
+    assert heard == [Heard(failure, status, None if door.batch else "a")]
+    assert f"HTTP {status}" in lines[0].getMessage()
+    client.close()
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_plan_without_streaming_is_told_by_its_status(
+    kind: str, server: WireServer, lines: list[logging.LogRecord]
+) -> None:
+    """A 402 for the ticket means polling and no other ticket, although its page is unreadable."""
+    server.always(Answer(body=b'{"flags":{}}'))
+    server.on(TICKET, Answer(402, **UNREADABLE[kind]))
+    client = client_of(server, background=True, timeout=0.5, max_response_bytes=4_096)
+    assert client.wait_ready(10)
+    eventually(lambda: client.connection_state is ConnectionState.POLLING)
+    client.close()
+    assert server.paths().count(TICKET) == 1
+    assert "the plan has no streaming (HTTP 402): polling instead" in [
+        record.getMessage() for record in lines
+    ]
 
 
 def test_one_line_a_minute_for_a_thousand_pages(

@@ -10,19 +10,22 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 
-from shipsilently_core import Failure, ShipSilentlyClient, Source
+from shipsilently_core import Config, Failure, ShipSilentlyClient, Source
+from shipsilently_core._http import HttpTransport
+from shipsilently_core._wire import Reply
 from tests.core.lines import ASK, OWN, WAYS, line
 from tests.core.support import KEY
 from tests.core.wire_server import Answer, WireServer, batch_of
 
 TIMEOUT = 0.3
 LATEST = 2.0
-#: As threads and as event loops look it up.
-NAME = ("flags.invalid", b"flags.invalid")
+NAME = "flags.invalid"
 
 DRIPPING = {
     "body": Answer(body=b" " * 1_000, step=1, pause=0.02),
@@ -67,7 +70,7 @@ def hanging_resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Even
     release, resolve = threading.Event(), socket.getaddrinfo
 
     def hang(host: Any, *args: Any, **kwargs: Any) -> Any:
-        if host in NAME:
+        if host == NAME:
             release.wait(20)
             raise socket.gaierror(socket.EAI_NONAME, "unknown")
         return resolve(host, *args, **kwargs)
@@ -86,20 +89,54 @@ def test_a_resolver_that_hangs_ends_in_time(hanging_resolver: threading.Event) -
     assert (reply.failure, reply.connected) == (Failure.TIMEOUT, False)
 
 
-async def test_a_resolver_that_hangs_ends_in_time_for_tasks(
-    hanging_resolver: threading.Event,
-) -> None:
-    """The same in an event loop, which goes on meanwhile."""
+def test_a_resolver_that_hangs_ends_in_time_for_tasks(hanging_resolver: threading.Event) -> None:
+    """The same in an event loop, which goes on meanwhile, and ends while the resolver hangs."""
     client = ShipSilentlyClient(
         api_key=KEY, api_url="http://flags.invalid", timeout=TIMEOUT, background=False
     )
+
+    async def scenario() -> Any:
+        result = await client.flags(None).adetail("a", False)
+        await client.aclose()
+        return result
+
     start = time.monotonic()
-    result = await client.flags(None).adetail("a", False)
+    result = asyncio.run(scenario())
     assert time.monotonic() - start < LATEST
     assert (result.value, result.error) == (False, Failure.TIMEOUT)
-    # A loop that shuts down waits for the threads of its executor.
-    hanging_resolver.set()
-    await client.aclose()
+    assert not hanging_resolver.is_set()
+
+
+@pytest.mark.parametrize("way", ["awaited", "proxy", "httpx awaited"])
+def test_a_task_does_not_wait_for_the_executor_of_its_loop(
+    way: str, server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name is resolved, and a blocking client used, however busy the loop's threads are."""
+    server.always(Answer(body=b"{}"))
+    two_addresses(monkeypatch, "127.0.0.1")
+    release = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        client = httpx.Client() if way == "httpx awaited" else None
+        url = f"http://{NAME}:{server.port}"
+        if way == "proxy":
+            monkeypatch.setenv("HTTP_PROXY", url)
+            url = "http://flags.invalid"
+        transport = HttpTransport(Config(api_key=KEY, api_url=url, http_client=client))
+
+        async def scenario() -> Reply:
+            loop = asyncio.get_running_loop()
+            loop.set_default_executor(executor)
+            hanging = loop.run_in_executor(None, release.wait, 20)
+            reply = await transport.asend(ASK)
+            await transport.aclose()
+            assert not hanging.done()
+            release.set()
+            await hanging
+            return reply
+
+        assert asyncio.run(scenario()).status == 200
+        if client is not None:
+            client.close()
 
 
 @pytest.fixture
@@ -127,7 +164,7 @@ def two_addresses(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
     resolve = socket.getaddrinfo
 
     def both(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
-        if host in NAME:
+        if host == NAME:
             return [
                 (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, int(port)))
                 for address in addresses
@@ -135,6 +172,34 @@ def two_addresses(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
         return resolve(host, port, *args, **kwargs)
 
     monkeypatch.setattr(socket, "getaddrinfo", both)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "status"),
+    [(("127.0.0.2", "127.0.0.1"), 200), (("127.0.0.2",), None), ((), None)],
+)
+def test_a_task_tries_each_address_of_a_proxy(
+    addresses: tuple[str, ...],
+    status: int | None,
+    server: WireServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next where one refuses; where the last has, or there is none, there is no connection."""
+    server.always(Answer(body=b"{}"))
+    two_addresses(monkeypatch, *addresses)
+    monkeypatch.setenv("HTTP_PROXY", f"http://{NAME}:{server.port}")
+    transport = HttpTransport(Config(api_key=KEY, api_url="http://flags.invalid"))
+
+    async def scenario() -> Reply:
+        try:
+            return await transport.asend(ASK)
+        finally:
+            await transport.aclose()
+
+    reply = asyncio.run(scenario())
+    assert reply.status == status
+    if status is None:
+        assert (reply.failure, reply.connected) == (Failure.NETWORK, False)
 
 
 @pytest.mark.parametrize("way", OWN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -23,6 +24,21 @@ def test_whoever_waits_for_work_that_nobody_does_does_it() -> None:
     later = Errand(lambda: done.append(threading.current_thread().name), here=True)
     assert asyncio.run(later.await_(0))
     assert done[1] != done[0]
+
+
+async def test_work_for_a_task_needs_nothing_of_the_loop_s_executor() -> None:
+    """A store is asked however busy the application keeps the threads of its event loop."""
+    release = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(executor)
+        hanging = loop.run_in_executor(None, release.wait, 20)
+        errand = Errand(lambda: threading.current_thread().name, here=True)
+        assert await errand.await_(0)
+        assert not hanging.done()
+        release.set()
+        await hanging
+    assert errand.result == "shipsilently-aside"
 
 
 def test_work_of_another_thread_is_only_waited_for() -> None:

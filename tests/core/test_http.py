@@ -32,6 +32,19 @@ def encoded(encoding: str, body: bytes, **how: Any) -> Answer:
     return Answer(body=body, headers=(JSON, ("Content-Encoding", encoding)), **how)
 
 
+PAGE = b"<html>slow down</html>"
+#: Bodies that cannot be had, by their headers and what else there is to them.
+UNREADABLE: dict[str, tuple[tuple[tuple[str, str], ...], dict[str, Any]]] = {
+    "unknown encoding": ((("Content-Encoding", "br"),), {"body": PAGE}),
+    "no gzip": ((("Content-Encoding", "gzip"),), {"body": PAGE}),
+    "cut gzip": ((("Content-Encoding", "gzip"),), {"body": gzip.compress(PAGE * 100)[:-9]}),
+    "two of gzip": ((("Content-Encoding", "gzip"),), {"body": gzip.compress(PAGE) * 2}),
+    "cut off": ((), {"body": PAGE, "length": 1_000, "close": True}),
+    "too large": ((), {"body": b"x" * 5_000}),
+    "dripping": ((), {"body": b" " * 1_000, "step": 1, "pause": 0.02}),
+}
+
+
 @pytest.mark.parametrize("way", WAYS)
 class TestOneCall:
     """One call, in every way to carry it out."""
@@ -163,6 +176,43 @@ class TestOneCall:
         assert (reply.failure, reply.status) == (Failure.PROTOCOL, None)
         assert reply.cause in ("broken compression", "unknown content encoding")
 
+    @pytest.mark.parametrize("status", [429, 503])
+    @pytest.mark.parametrize("kind", UNREADABLE)
+    def test_a_refusal_counts_by_its_head(
+        self, way: str, kind: str, status: int, server: WireServer
+    ) -> None:
+        """Where its body cannot be had, an answer that refuses says so, and for how long."""
+        headers, how = UNREADABLE[kind]
+        head = (("Retry-After", "30"), *headers)
+        server.always(Answer(status, headers=head, **how), OK)
+        with line(way, server.url, max_response_bytes=4_096, timeout=0.5) as send:
+            reply = send(ASK)
+            assert (reply.status, reply.failure, reply.body) == (status, None, b"")
+            assert reply.headers["retry-after"] == "30"
+            assert reply.connected
+            assert send(ASK).body == BODY
+        # Another connection, since the rest may come yet; in one case all of it has come.
+        assert server.connections == (1 if kind == "cut gzip" else 2)
+
+    @pytest.mark.parametrize("kind", UNREADABLE)
+    def test_a_success_does_not_count_by_its_head(
+        self, way: str, kind: str, server: WireServer
+    ) -> None:
+        """Where its body cannot be had, an answer with 200 is a failure."""
+        headers, how = UNREADABLE[kind]
+        server.always(Answer(headers=headers, **how))
+        with line(way, server.url, max_response_bytes=4_096, timeout=0.5) as send:
+            reply = send(ASK)
+        expected = {"cut off": Failure.NETWORK, "dripping": Failure.TIMEOUT}
+        assert (reply.status, reply.failure) == (None, expected.get(kind, Failure.PROTOCOL))
+
+    def test_a_head_that_breaks_off_refuses_nothing(self, way: str, server: WireServer) -> None:
+        """A status counts only once its whole head has come."""
+        server.always(Answer(raw=b"HTTP/1.1 429 Slow Down\r\nRetry-After: 30\r\n", close=True))
+        with line(way, server.url) as send:
+            assert (reply := send(ASK)).failure is Failure.NETWORK
+        assert reply.status is None
+
     def test_an_answer_up_to_the_cap_is_taken(self, way: str, server: WireServer) -> None:
         """The cap is the largest size that is accepted, compressed or not."""
         for size, failure in ((5_000, None), (5_001, Failure.PROTOCOL)):
@@ -213,6 +263,21 @@ def bomb() -> bytes:
     packed = b"".join([*(packer.compress(block) for _ in range(200)), packer.flush()])
     assert len(packed) < 300_000
     return packed
+
+
+@pytest.mark.parametrize("way", OWN)
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_refusal_by_way_of_a_proxy_counts_by_its_head(
+    kind: str, way: str, server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is where the answer, or the proxy's own, comes by way of one."""
+    headers, how = UNREADABLE[kind]
+    server.always(Answer(429, headers=(("Retry-After", "30"), *headers), **how))
+    monkeypatch.setenv("HTTP_PROXY", server.url)
+    with line(way, "http://flags.invalid", max_response_bytes=4_096, timeout=0.5) as send:
+        reply = send(ASK)
+    assert (reply.status, reply.failure) == (429, None)
+    assert reply.headers["retry-after"] == "30"
 
 
 @pytest.mark.parametrize("way", OWN)
@@ -359,6 +424,18 @@ class TestClientOfOnesOwn:
         ) as send:
             reply = send(ASK)
         assert (reply.failure, reply.cause) == (Failure.PROTOCOL, "more than 5 bytes")
+
+    def test_one_without_a_network_refuses_by_the_head(self, module: Any) -> None:
+        """So it is with a refusal in one piece that is larger than an answer may be."""
+
+        def refuse(request: Any) -> Any:
+            return module.Response(429, content=BODY, headers={"Retry-After": "30"})
+
+        made = {"transport": module.MockTransport(refuse)}
+        with line(
+            module.__name__, "http://flags.invalid", client=made, max_response_bytes=5
+        ) as send:
+            assert send(ASK) == Reply(429, headers={"retry-after": "30"})
 
     def test_one_that_was_closed_is_a_failure(self, module: Any, server: WireServer) -> None:
         """What the application did to its client costs no request an exception."""

@@ -7,6 +7,10 @@ import mmap
 import os
 import sys
 import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ import pytest
 from shipsilently_core._process import (
     Latch,
     ProcessGuard,
+    in_thread,
     on_event_loop,
     run_on,
     running_loop,
@@ -117,6 +122,19 @@ async def test_a_task_waits_no_longer_than_it_said() -> None:
     assert latch._futures == []
 
 
+async def test_a_task_may_wait_for_any_time() -> None:
+    """Without a limit the result ends the wait, and a cancellation does."""
+    latch: Latch[int] = Latch()
+    one, other = (asyncio.create_task(latch.await_(None)) for _ in range(2))
+    await asyncio.sleep(0.01)
+    other.cancel()
+    await asyncio.wait([other])
+    assert not one.done()
+    latch.set(1)
+    assert await one
+    assert latch._futures == []
+
+
 async def test_a_cancelled_waiter_takes_nothing_from_the_others() -> None:
     """One task's cancellation is its own; the others get the result."""
     latch: Latch[int] = Latch()
@@ -155,6 +173,124 @@ def test_a_loop_that_was_closed_is_passed_over() -> None:
     latch._futures.append(future)
     latch.set(1)
     assert latch.result == 1
+
+
+# Blocking work of a task.
+
+
+def where() -> str:
+    """The name of the thread that this runs in."""
+    return threading.current_thread().name
+
+
+@asynccontextmanager
+async def full_executor() -> AsyncIterator[None]:
+    """The running loop's executor has one thread, and something that hangs is in it."""
+    release = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(executor)
+        hanging = loop.run_in_executor(None, release.wait, LONG)
+        try:
+            yield
+        finally:
+            assert not hanging.done()
+            release.set()
+            await hanging
+
+
+async def test_a_task_gets_what_its_thread_gives() -> None:
+    """The result of blocking work, done in a thread of its own that has a name."""
+    assert await in_thread(where) == "shipsilently-aside"
+    assert await in_thread(where, "shipsilently-other") == "shipsilently-other"
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, asyncio.CancelledError])
+async def test_a_task_gets_what_its_thread_raises(kind: type[BaseException]) -> None:
+    """Whatever that is, and nobody else hears of it."""
+
+    def fail() -> None:
+        raise kind("broken")
+
+    with pytest.raises(kind, match="broken"):
+        await in_thread(fail)
+
+
+async def test_a_thread_of_a_task_sees_its_context_variables() -> None:
+    """Those of the task that waits; what it sets is seen by nobody else."""
+    variable: ContextVar[str] = ContextVar("variable", default="none")
+
+    def work() -> str:
+        found = variable.get()
+        variable.set("the thread's")
+        return found
+
+    async def task(value: str) -> tuple[str, str]:
+        variable.set(value)
+        return await in_thread(work), variable.get()
+
+    one, two = await asyncio.gather(task("one"), task("two"))
+    assert (one, two) == (("one", "one"), ("two", "two"))
+    assert await in_thread(work) == variable.get() == "none"
+
+
+async def test_blocking_work_needs_nothing_of_the_executor() -> None:
+    """However full the loop's executor is, work is done, and by many at once."""
+    together = threading.Barrier(20)
+    async with full_executor():
+        work = [in_thread(lambda: together.wait(LONG)) for _ in range(20)]
+        assert sorted(await asyncio.gather(*work)) == list(range(20))
+
+
+async def test_who_no_longer_waits_for_a_thread_leaves_it_to_itself() -> None:
+    """The task is free at once, and the work comes to its end."""
+    release, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        release.wait(LONG)
+        ended.set()
+        raise ValueError("nobody hears of this")
+
+    task = asyncio.create_task(in_thread(work))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert not ended.is_set()
+    release.set()
+    assert await asyncio.to_thread(ended.wait, LONG)
+
+
+async def test_without_new_threads_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system refuses a thread, and while the interpreter ends, the loop's does it."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert await in_thread(where) == where()
+    with pytest.raises(ValueError, match="broken"):
+        await in_thread(fail)
+
+
+def test_a_thread_that_hangs_holds_no_loop_up() -> None:
+    """A loop that is shut down waits for its executor, but not for what was done beside it."""
+    release = threading.Event()
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(in_thread(lambda: release.wait(LONG), "hanging"), 0.01)
+
+    asyncio.run(give_up())
+    hanging = [thread for thread in threading.enumerate() if thread.name == "hanging"]
+    assert len(hanging) == 1
+    assert hanging[0].daemon
+    release.set()
+    hanging[0].join(LONG)
+    assert not hanging[0].is_alive()
 
 
 async def test_work_runs_on_a_loop_from_a_thread() -> None:

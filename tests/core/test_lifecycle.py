@@ -57,17 +57,51 @@ def test_a_closed_bell_lets_nobody_wait() -> None:
 
 def test_nobody_waits_for_a_thread_that_never_began_or_is_its_own() -> None:
     """Joining what was never started, or oneself, returns at once."""
-    Worker("never started", lambda: None).join(60)
+    assert Worker("never started", lambda: None).join(60) is True
     done = threading.Event()
     workers: list[Worker] = []
 
     def work() -> None:
-        workers[0].join(60)
+        assert workers[0].join(60) is True
         done.set()
 
     workers.append(Worker("its own", work))
     assert workers[0].start()
     assert done.wait(5)
+
+
+def test_a_thread_that_was_refused_is_started_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the system had none left for a while, nothing is lost, and there is one in the end."""
+    ran: list[str] = []
+    began, go = threading.Event(), threading.Event()
+
+    def work() -> None:
+        ran.append(threading.current_thread().name)
+        began.set()
+        go.wait(20)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    worker = Worker("late", work)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert worker.start() is False
+        assert worker.start() is False
+        assert worker.join(60) is True
+    assert worker.start() is True
+    assert began.wait(20)
+    assert worker.join(0.01) is False
+    # It runs already, so that there is nothing to refuse.
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert worker.start() is True
+    go.set()
+    assert worker.join(20) is True
+    assert worker.start() is True
+    assert ran == ["late"]
 
 
 # The pid.

@@ -17,15 +17,18 @@ from typing import Any
 import httpcore
 import pytest
 
-from shipsilently_core import Config, Failure
+from shipsilently_core import Config, Failure, _network
 from shipsilently_core._http import HttpTransport
 from shipsilently_core._network import (
     ConnectError,
+    ConnectTimeout,
     ReadTimeout,
+    Route,
     Sockets,
     Target,
     connect,
     deadline,
+    resolve,
     time_left,
 )
 from shipsilently_core._proxied import Backend
@@ -131,17 +134,22 @@ class TestAddresses:
         self, server: WireServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """While the interpreter ends no thread can be started; the look-up is done at once."""
-
-        start = threading.Thread.start
-
-        def refuse(thread: threading.Thread) -> None:
-            if thread.name == "shipsilently-resolve":
-                raise RuntimeError("can't create new thread at interpreter shutdown")
-            start(thread)
-
-        self.answers(monkeypatch, "127.0.0.1")
-        monkeypatch.setattr(threading.Thread, "start", refuse)
+        asked = self.answers(monkeypatch, "127.0.0.1")
+        monkeypatch.setattr(_network, "_addresses", {})
+        no_more_threads(monkeypatch)
         self.connect("flags.invalid", server.port)
+        assert "flags.invalid" in asked
+
+    def test_without_new_threads_a_name_is_where_it_was(
+        self, server: WireServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What was looked up before is not looked up again, which might take any time."""
+        asked = self.answers(monkeypatch, "127.0.0.1")
+        monkeypatch.setattr(_network, "_addresses", {})
+        self.connect("flags.invalid", server.port)
+        no_more_threads(monkeypatch)
+        self.connect("flags.invalid", server.port)
+        assert asked.count("flags.invalid") == 1
 
     def test_an_address_of_the_new_kind_works(self) -> None:
         """The address of a service may be one of IPv6."""
@@ -153,6 +161,99 @@ class TestAddresses:
             pytest.skip("this machine has no IPv6")
         with listener:
             self.connect("::1", listener.getsockname()[1])
+
+
+def no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread can be started for a look-up, as while the interpreter ends."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "shipsilently-resolve":
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+class TestLastAddresses:
+    """What names were resolved to, for when nobody can wait for a resolver."""
+
+    @pytest.fixture(autouse=True)
+    def _take(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.known: dict[str, list[str] | None] = {}
+        self.asked: list[str] = []
+        self.answer: list[str] | Exception = ["127.0.0.1"]
+        self.hangs = False
+        self.released = threading.Event()
+        monkeypatch.setattr(_network, "_addresses", self.known)
+
+        def scripted(host: str, port: int, *args: Any, **kwargs: Any) -> Any:
+            self.asked.append(host)
+            if self.hangs:
+                self.released.wait(20)
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in self.answer]
+
+        monkeypatch.setattr(socket, "getaddrinfo", scripted)
+
+    def test_the_last_answer_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each look-up replaces what was known, for its name alone."""
+        assert resolve("one.invalid", 80, 5) == ["127.0.0.1"]
+        self.answer = ["127.0.0.2", "127.0.0.3"]
+        assert resolve("two.invalid", 80, 5) == resolve("one.invalid", 80, 5) == self.answer
+        self.answer = OSError("unknown")
+        with pytest.raises(ConnectError):
+            resolve("one.invalid", 80, 5)
+        no_more_threads(monkeypatch)
+        assert resolve("one.invalid", 80, 5) == ["127.0.0.2", "127.0.0.3"]
+        assert self.asked == ["one.invalid", "two.invalid", "one.invalid", "one.invalid"]
+
+    def test_who_hung_last_is_not_asked_where_nobody_can_wait(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A name that was not resolved in time is no connection, at once."""
+        self.hangs = True
+        with pytest.raises(ConnectTimeout):
+            resolve("slow.invalid", 80, 0.05)
+        with monkeypatch.context() as patched:
+            no_more_threads(patched)
+            with pytest.raises(ConnectTimeout):
+                resolve("slow.invalid", 80, 5)
+        assert self.asked == ["slow.invalid"]
+        self.hangs = False
+        self.released.set()
+        assert resolve("slow.invalid", 80, 5) == ["127.0.0.1"]
+        no_more_threads(monkeypatch)
+        assert resolve("slow.invalid", 80, 5) == ["127.0.0.1"]
+        assert self.asked == ["slow.invalid"] * 2
+
+    @pytest.mark.parametrize("known", [False, True], ids=["never asked", "without an address"])
+    def test_a_name_of_which_nothing_is_known_is_looked_up_here(
+        self, known: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The look-up may find it, know no such name, or find no address."""
+        if known:
+            self.known["flags.invalid"] = []
+        no_more_threads(monkeypatch)
+        self.answer = socket.gaierror(socket.EAI_NONAME, "unknown")
+        with pytest.raises(ConnectError):
+            resolve("flags.invalid", 80, 5)
+        for self.answer in ([], ["127.0.0.1"]):
+            assert resolve("flags.invalid", 80, 5) == self.answer
+        assert self.asked == ["flags.invalid"] * 3
+        assert resolve("flags.invalid", 80, 5) == ["127.0.0.1"]
+        assert self.asked == ["flags.invalid"] * 3
+
+    def test_a_bounded_number_of_names_is_remembered(self) -> None:
+        """However many there are, and those that are known are kept up to date."""
+        for number in range(150):
+            resolve(f"{number}.invalid", 80, 5)
+        assert len(self.known) == 100
+        self.answer = ["127.0.0.2"]
+        resolve("0.invalid", 80, 5)
+        assert self.known["0.invalid"] == ["127.0.0.2"]
+        assert len(self.known) == 100
 
 
 class TestTls:
@@ -298,6 +399,46 @@ class TestProxies:
         assert len(server.received) == 1
 
     @pytest.mark.parametrize("way", OWN)
+    @pytest.mark.parametrize("exempt", ["::1", "elsewhere.invalid, ::1", "[::1]", "[::1]:{port}"])
+    def test_an_address_of_the_new_kind_is_exempt(
+        self, way: str, exempt: str, proxy: WireServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`NO_PROXY` may have an address of IPv6 as people write it, or as addresses have it."""
+        try:
+            server = WireServer(OK, host="::1")
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        with server:
+            through(proxy, monkeypatch)
+            monkeypatch.setenv("NO_PROXY", exempt.format(port=server.port))
+            with line(way, f"http://[::1]:{server.port}") as send:
+                assert send(ASK).status == 200
+            assert proxy.received == []
+            assert len(server.received) == 1
+
+    @pytest.mark.parametrize(
+        ("url", "exempt", "straight"),
+        [
+            ("http://[::1]:81", "::1", True),
+            ("http://[::1]", "::1", True),
+            ("http://[::1]:81", "::2", False),
+            ("http://[::1]:81", "1", False),
+            ("http://flags.invalid:81", "flags.invalid:81", True),
+            ("http://flags.invalid:81", "flags.invalid", True),
+            ("http://flags.invalid:81", ".invalid", True),
+            ("http://flags.invalid:81", "flags.invalid:82", False),
+            ("http://flags.invalid:81", "ags.invalid", False),
+        ],
+    )
+    def test_what_is_exempt_is_told_by_host_or_port(
+        self, url: str, exempt: str, straight: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With its port and without, and nothing else that only looks like it."""
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+        monkeypatch.setenv("NO_PROXY", exempt)
+        assert (Route(url).proxy() is None) is straight
+
+    @pytest.mark.parametrize("way", OWN)
     @pytest.mark.parametrize(
         "address", ["ftp://127.0.0.1:1", "http://[::1", "http://secret:pass@host:port", "://"]
     )
@@ -422,6 +563,37 @@ class TestSockets:
         thread.join(10)
         assert [reply.failure for reply in replies] == [Failure.NETWORK]
         transport.close()
+
+    def test_what_is_ended_from_outside_never_sends_in_the_clear(
+        self, certificate: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A thread that was about to send on a connection with TLS fails, or sends encrypted.
+
+        Python's own way to shut such a socket down takes the encryption off first.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        with WireServer(OK, context=context) as tls_server:
+            transport = HttpTransport(Config(api_key=KEY, api_url=tls_server.url, timeout=10))
+            assert transport.send(ASK).status == 200
+            (sock,) = transport._sockets._living()
+            assert isinstance(sock, ssl.SSLSocket)
+            taken_off = []
+
+            class Watched(ssl.SSLSocket):
+                def shutdown(self, how: int) -> None:
+                    taken_off.append(how)
+                    super().shutdown(how)
+
+            sock.__class__ = Watched
+            transport.interrupt()
+            assert taken_off == []
+            assert sock.version() is not None
+            with pytest.raises((BrokenPipeError, ssl.SSLError)):
+                sock.send(b"a question")
+            assert sock.version() is not None
+            transport.close()
 
     def test_sockets_that_are_closed_are_not_remembered(self, server: WireServer) -> None:
         """However many connections there were, only the open ones are known."""

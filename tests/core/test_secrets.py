@@ -7,7 +7,8 @@ import contextlib
 import gzip
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,10 +22,13 @@ from shipsilently_core import (
     ShipSilentlyClient,
     signals,
 )
+from shipsilently_core._connection import Heads
 from shipsilently_core._evaluation import Attempt
 from shipsilently_core._http import HttpTransport
 from shipsilently_core._wire import Reply, Request, batch_request
-from tests.core.wire_server import Answer, WireServer, batch_of
+from tests.core.tracking import frames_of, shown
+from tests.core.wire_server import Answer, Received, WireServer, batch_of
+from tests.servers.harness import run_script
 
 KEY = "sk_live_recognisable-key"
 PERSON = "recognisable-person@example.org"
@@ -176,6 +180,173 @@ def test_no_representation_shows_a_secret(told: list[str]) -> None:
     assert repr(reply) == f"<Reply 200 of {len(PAGE)} bytes>"
     with contextlib.suppress(Exception):
         told.append(repr(vars(client)))
+
+
+def test_an_error_tracker_sees_nothing_in_what_is_sent(server: WireServer) -> None:
+    """A question and its bytes are neither containers that can be walked into, nor text."""
+    transport = HttpTransport(Config(api_key=KEY, api_url=server.url))
+    question = transport._question(batch_request(WHO))
+    sent = Heads().whole(question)
+    assert KEY.encode() in bytes(sent)
+    try:
+        raise RuntimeError
+    except RuntimeError as error:
+        seen = [line for line in shown(error, but="") if line.split()[1] in ("question", "sent")]
+    assert len(seen) == 2
+    assert "recognisable" not in "".join(seen)
+
+
+#: A request that is ended by a handler of a signal, as servers end a worker that takes too long.
+ENDED = """
+import logging, os, signal, sys, threading
+from shipsilently_core import Context, ShipSilentlyClient
+from tests.core.tracking import frames_of, shown
+from tests.core.wire_server import Answer, WireServer
+
+KEY, PERSON, way = sys.argv[1:]
+WHO = Context(user_id=PERSON, email=PERSON)
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(1))
+logging.disable()
+
+def ending(received):
+    assert received.headers["x-api-key"] == KEY
+    assert (PERSON in received.body.decode()) == (received.path != "/v1/analytics/events")
+    # Not while it is still being sent.
+    threading.Event().wait(0.1)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return Answer(silent=True)
+
+server = WireServer()
+settings = {}
+if way == "httpx":
+    import httpx
+    settings["http_client"] = httpx.Client()
+client = ShipSilentlyClient(
+    api_key=KEY, api_url=server.url, timeout=20, max_age=0, background=False, **settings
+)
+
+def send_much():
+    client.get("a", False, WHO)
+    assert client.status().buffered_events
+    client.flush(20)
+
+for verb in (
+    lambda: client.evaluate("a", WHO, False),
+    lambda: client.evaluate_all(WHO),
+    lambda: client.flags(WHO).get("a", False),
+    send_much,
+):
+    server.always(ending)
+    try:
+        verb()
+    except SystemExit as error:
+        names = {frame.f_code.co_name for frame in frames_of(error, but=__file__)}
+        print("ended", {"_receive", "read"} & names != set(), "exchange" in names or way == "httpx")
+        lines = list(shown(error, but=__file__))
+        assert len(lines) > 20, lines
+        for line in lines:
+            if "recognisable" in line:
+                print(line)
+server.stop()
+client.close(0)
+for made in settings.values():
+    made.close()
+"""
+
+
+# Not by way of a proxy: the frames of httpcore hold the key.
+@pytest.mark.parametrize("way", ["own", "httpx"])
+def test_a_call_that_a_signal_ends_shows_an_error_tracker_no_secret(
+    way: str, tmp_path: Path
+) -> None:
+    """The local variables of every frame that waits hold neither key nor body nor person."""
+    source = f"import sys\nsys.argv[1:] = {[KEY, PERSON, way]}\n{ENDED}"
+    ended = run_script(source, tmp_path)
+    assert (ended.status, ended.errors) == (0, "")
+    assert ended.lines == ["ended True True"] * 4
+
+
+#: A request that is ended while its question, which is large, cannot be sent.
+ENDED_IN_SENDING = """
+import signal, socket, sys
+from shipsilently_core import Context, ShipSilentlyClient
+from tests.core.tracking import frames_of, shown
+
+KEY, PERSON = sys.argv[1:]
+signal.signal(signal.SIGALRM, lambda *_: sys.exit(1))
+deaf = socket.create_server(("127.0.0.1", 0))
+url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+client = ShipSilentlyClient(api_key=KEY, api_url=url, timeout=20, background=False)
+who = Context(user_id=PERSON, note=PERSON * 1_000_000)
+signal.setitimer(signal.ITIMER_REAL, 1.0)
+try:
+    client.evaluate("a", who, False)
+except SystemExit as error:
+    print("_send" in {frame.f_code.co_name for frame in frames_of(error, but=__file__)})
+    print([line[:200] for line in shown(error, but=__file__) if "recognisable" in line])
+client.close(0)
+deaf.close()
+"""
+
+
+def test_a_call_that_is_ended_while_it_is_sent_shows_no_secret(tmp_path: Path) -> None:
+    """So it is where a service takes no more of a question."""
+    source = f"import sys\nsys.argv[1:] = {[KEY, PERSON]}\n{ENDED_IN_SENDING}"
+    ended = run_script(source, tmp_path)
+    assert (ended.status, ended.errors) == (0, "")
+    assert ended.lines == ["True", "[]"]
+
+
+@pytest.mark.parametrize("limited", [False, True], ids=["cancelled", "asyncio.timeout"])
+@pytest.mark.parametrize("way", ["own", "proxy", "httpx"])
+async def test_a_task_that_is_ended_shows_an_error_tracker_no_secret(
+    way: str, limited: bool, server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is where a caller's own limit ends a call, or it is cancelled."""
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def silent(received: Received) -> Answer:
+        assert received.headers["x-api-key"] == KEY
+        loop.call_soon_threadsafe(asked.set)
+        return Answer(silent=True)
+
+    server.always(silent)
+    if way == "proxy":
+        monkeypatch.setenv("HTTP_PROXY", server.url)
+    own = httpx.Client() if way == "httpx" else None
+    client = ShipSilentlyClient(
+        api_key=KEY,
+        api_url="http://127.0.0.1:9" if way == "proxy" else server.url,
+        timeout=5,
+        max_age=0,
+        background=False,
+        http_client=own,
+    )
+    lines: list[str] = []
+
+    async def limited_call(verb: Callable[[], Awaitable[object]]) -> None:
+        async with asyncio.timeout(None) as limit:
+            call = asyncio.ensure_future(verb())
+            waiting = asyncio.create_task(asked.wait())
+            waiting.add_done_callback(lambda _: limit.reschedule(0.0) if limited else call.cancel())
+            await call
+
+    async def end(verb: Callable[[], Awaitable[object]]) -> None:
+        asked.clear()
+        with pytest.raises(TimeoutError if limited else asyncio.CancelledError) as caught:
+            await limited_call(verb)
+        assert len(list(frames_of(caught.value, but=__file__))) > 2
+        lines.extend(shown(caught.value, but=__file__))
+
+    await end(lambda: client.aevaluate("a", WHO, False))
+    await end(lambda: client.aevaluate_all(WHO))
+    await end(lambda: client.flags(WHO).aget("a", False))
+    assert [line for line in lines if "recognisable" in line] == []
+    server.stop()
+    await client.aclose()
+    if own is not None:
+        own.close()
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\nx", f"{KEY} x", f"{KEY}é", f"\x00{KEY}"])

@@ -16,6 +16,7 @@ import pytest
 from shipsilently_core import Config
 from shipsilently_core.errors import ConfigurationError
 from shipsilently_core.stores import FileStore, Found, MemoryStore, SharedStore, SnapshotStore
+from tests.servers.harness import run_script
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOREVER = float("inf")
@@ -196,6 +197,84 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_whole_file(tmp_path: 
     found = json.loads(done.stdout)
     assert found["versions"] > 1
     assert found["interrupted"] > 0
+
+
+#: A folder of somebody's with a lock in it that only others may open.
+LOCKED_OUT = """
+import fcntl, os
+from pathlib import Path
+from shipsilently_core.stores import FileStore
+
+lock = Path(".flags.lock")
+lock.touch()
+lock.chmod(0)
+if os.geteuid() == 0:
+    # Root may open anything, so this is somebody else from now on, who may not even come here.
+    os.chown(".", 54321, 54321)
+    os.setgroups([])
+    os.setgid(54321)
+    os.setuid(54321)
+try:
+    os.open(lock, os.O_RDWR)
+except PermissionError:
+    print("locked out")
+store = FileStore("flags")
+for _ in range(2):
+    with store.locked("name"):
+        found = lock.stat()
+        print(found.st_uid == os.geteuid(), oct(found.st_mode & 0o777))
+        with lock.open("r+") as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print("held")
+with lock.open("r+") as other:
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print("free")
+# In a folder of somebody else's it stays, and everybody goes on without.
+os.chmod(".", 0o500)
+lock.chmod(0)
+with store.locked("name"):
+    print(oct(lock.stat().st_mode & 0o777))
+os.chmod(".", 0o700)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such users")
+def test_a_lock_that_is_somebody_else_s_is_replaced(tmp_path: Path) -> None:
+    """Root who has run one of the site's commands keeps nobody from locking afterwards."""
+    ended = run_script(LOCKED_OUT, tmp_path)
+    assert (ended.status, ended.errors) == (0, "")
+    inside = ["True 0o600", "held"]
+    assert ended.lines == ["locked out", *inside, *inside, "free", "0o0"]
+
+
+def test_a_lock_that_may_not_be_opened_is_replaced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a new one may not be opened either, it goes on without."""
+    lock, open_ = tmp_path / ".flags.lock", os.open
+    refused: list[object] = []
+    lock.write_bytes(b"another's")
+    left = 1
+
+    def refuse(path: str | Path, *rest: int) -> int:
+        if path == lock and len(refused) < left:
+            refused.append(path)
+            raise PermissionError(13, "Permission denied")
+        return open_(path, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    store = FileStore(tmp_path / "flags")
+    with store.locked("name"):
+        assert lock.read_bytes() == b""
+    assert refused == [lock]
+    refused.clear()
+    left = 2
+    with store.locked("name"):
+        store.save("name", b"one")
+    assert refused == [lock] * 2
+    assert store.load("name") == b"one"
 
 
 def test_threads_that_save_at_once_leave_one_whole_file(tmp_path: Path) -> None:

@@ -106,7 +106,8 @@ class WireServer:
         self.received: list[Received] = []
         self.connections = 0
         self.closed_by_client = threading.Event()
-        self._listener = socket.create_server((host, port), backlog=256)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=256)
         self.port: int = self._listener.getsockname()[1]
         self._start(self._accept)
 
