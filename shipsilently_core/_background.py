@@ -115,6 +115,7 @@ class Background:
         self._keeps: Worker | None = None
         #: Whether all its threads run.
         self.complete = False
+        self._starting = Lock()
         #: Monotonic seconds of the next try to start those that do not.
         self._start_at = 0.0
         if config.stream:
@@ -151,8 +152,17 @@ class Background:
 
         What was refused is tried again once a minute, by whoever calls this.
         """
-        if self._stopped or self._clock.monotonic() < self._start_at:
+        # Nobody waits for whoever is just starting them.
+        if self._stopped or not self._starting.acquire(blocking=False):
             return False
+        try:
+            return self._start()
+        finally:
+            self._starting.release()
+
+    def _start(self) -> bool:
+        if self.complete or self._clock.monotonic() < self._start_at:
+            return self.complete
         self._evaluator.wake = self._bells[0].ring
         self._evaluator.analytics.wake = self._flush_bell.ring
         self._start_keeper()

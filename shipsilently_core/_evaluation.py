@@ -419,10 +419,15 @@ class Evaluator(Knowledge):
         finally:
             self._leave(attempt, view)
 
-    def abandon(self, attempt: Attempt) -> None:
-        """The caller was interrupted before its attempt ended: one of the others starts anew."""
+    def abandon(self, attempt: Attempt, *, cut_off: bool = False) -> None:
+        """The caller was interrupted before its attempt ended: one of the others starts anew.
+
+        Args:
+            attempt: Which did not end.
+            cut_off: Whether a request's own time limit may have been what interrupted it.
+        """
         call = attempt.call
-        if self.gate.has_waited(call.context.body):
+        if cut_off and self.gate.has_waited(call.context.body):
             # Else every request would be cut off whose own limit is shorter than a call's deadline.
             # Its time is over, so nobody's receivers are called.
             self._note_failure(call, Reply(failure=Failure.TIMEOUT), Failure.TIMEOUT)

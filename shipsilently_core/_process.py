@@ -374,12 +374,15 @@ class Worker:
             any more while the interpreter ends.
         """
         if self._thread is None:
-            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            # Before it is started: a handler of a signal may come here in the midst of that.
+            thread = self._thread = threading.Thread(
+                target=self._work, name=self._name, daemon=True
+            )
             try:
                 thread.start()
             except RuntimeError:
+                self._thread = None
                 return False
-            self._thread = thread
         return True
 
     def join(self, timeout: float) -> bool:
@@ -389,7 +392,7 @@ class Worker:
             Whether there is nothing to wait for any more.
         """
         thread = self._thread
-        if thread is None or thread is threading.current_thread():
+        if thread is None or thread.ident is None or thread is threading.current_thread():
             return True
         thread.join(timeout)
         return not thread.is_alive()

@@ -94,7 +94,7 @@ class Resolver:
                 reply = self._transport().send(attempt.request)
         except BaseException:
             # The server interrupted this request, at its own time limit for instance.
-            self.evaluator.abandon(attempt)
+            self.evaluator.abandon(attempt, cut_off=True)
             raise
         self.evaluator.finish(attempt, reply)
         left = self.evaluator.kept()

@@ -359,6 +359,35 @@ def test_threads_that_cannot_be_started_are_done_without(
     assert lines == []
 
 
+@pytest.mark.parametrize("by", ["another thread", "a handler of a signal"])
+def test_who_comes_while_the_threads_are_started_starts_none(
+    monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """However many requests are the first, there is one stream."""
+    start, came = threading.Thread.start, []
+    before = threads()
+    run = Running(None)
+
+    def as_others_come(self: threading.Thread) -> None:
+        if self.name.startswith("shipsilently-"):
+            came.append(self.name)
+            if by == "another thread":
+                other = threading.Thread(target=run.client.start)
+                start(other)
+                other.join(10)
+            else:
+                run.client.start()
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", as_others_come)
+    run.client.start()
+    run.is_in(STREAMING)
+    assert sorted(came) == [f"shipsilently-{name}" for name in ("events", "refresh", "stream")]
+    assert len(threads()) == len(before) + 3
+    assert run.service.tickets == 1
+    run.client.close()
+
+
 @pytest.mark.parametrize("refused", ["refresh", "events", "stream"])
 def test_a_thread_that_the_system_refuses_is_started_later(
     monkeypatch: pytest.MonkeyPatch, lines: list[logging.LogRecord], refused: str

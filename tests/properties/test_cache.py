@@ -191,6 +191,8 @@ class CacheMachine(RuleBasedStateMachine):
     def process_forks(self) -> None:
         assert self.cache is not None
         self.cache.renew()
+        # The stream is the parent's.
+        self.streaming = False
 
     @invariant()
     def knows_what_it_was_told(self) -> None:
