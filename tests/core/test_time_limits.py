@@ -124,8 +124,9 @@ print("end")
 """
 
 
-@pytest.mark.parametrize("kind", ["Celery", "RQ", "derived"])
-@pytest.mark.parametrize("way", ["own", "httpx", "proxy"])
+@pytest.mark.parametrize(
+    ("way", "kind"), [("own", "Celery"), ("own", "RQ"), ("httpx", "derived"), ("proxy", "Celery")]
+)
 def test_a_limit_in_the_midst_of_a_call_ends_the_task(way: str, kind: str, tmp_path: Path) -> None:
     """It comes out of every verb, and its connection is not used again."""
     source = LIMITED.replace("sys.argv[1]", repr(way)).replace("sys.argv[2]", repr(kind))
