@@ -590,7 +590,8 @@ class TestSockets:
             transport.interrupt()
             assert taken_off == []
             assert sock.version() is not None
-            with pytest.raises((BrokenPipeError, ssl.SSLError)):
+            # A broken pipe, a reset or TLS's own word, whichever comes first.
+            with pytest.raises(OSError):
                 sock.send(b"a question")
             assert sock.version() is not None
             transport.close()
