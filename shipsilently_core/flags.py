@@ -218,22 +218,25 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                 if type(value) is type(default) and type(value) in FLAT:
                     return value
             else:
-                row = seen.own.get(key) or seen.shared.get(key)
-                if row is None and seen is NOTHING:
-                    seen = self._seen()
-                    row = seen.own.get(key) or seen.shared.get(key)
-                if row is not None and not flag_evaluated.receivers:
-                    value = row.value
-                    if (
-                        (default is False or default is True) and (value is True or value is False)
-                    ) or (type(value) is type(default) and type(value) in FLAT):
-                        # However often one request asks for a flag, it is one check: what another
-                        # thread has put there meanwhile stays.
-                        seen.counted.setdefault(key, value)
+                rows = seen.own
+                if (key in rows or key in (rows := seen.shared)) and not flag_evaluated.receivers:
+                    value = rows[key].value
+                    # However often one request asks for a flag, it is one check.
+                    if (value is True or value is False) and (default is False or default is True):
+                        # Nothing is called from the look at what was counted to here.
+                        counted[key] = value
                         # In this order: what has been taken meanwhile is listed again.
                         if not seen.listed:
                             self._client.evaluator.analytics.enlist(seen)
                         return value
+                    if type(value) is type(default) and type(value) in FLAT:
+                        # What another thread has put there meanwhile stays.
+                        counted.setdefault(key, value)
+                        if not seen.listed:
+                            self._client.evaluator.analytics.enlist(seen)
+                        return value
+                elif seen is NOTHING and self._seen() is self._short:
+                    return self.get(key, default)
         return self._get_any(key) if default is UNSET else self.detail(key, default).value
 
     def _get_any(self, key: str) -> Any:
@@ -280,11 +283,11 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                 if value is True or value is False:
                     return value
             else:
-                row = seen.own.get(key) or seen.shared.get(key)
-                if row is not None and not flag_evaluated.receivers:
-                    value = row.value
-                    if value is True or value is False:
-                        counted.setdefault(key, value)
+                rows = seen.own
+                if key in rows or key in (rows := seen.shared):
+                    value = rows[key].value
+                    if (value is True or value is False) and not flag_evaluated.receivers:
+                        counted[key] = value
                         if not seen.listed:
                             self._client.evaluator.analytics.enlist(seen)
                         return value

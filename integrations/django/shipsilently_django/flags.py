@@ -20,7 +20,7 @@ from shipsilently_core import (
 from shipsilently_core._view import UNSET
 
 from .pagecache import MARK, settle, settle_late
-from .setup import Setup, get_setup
+from .setup import Setup, get_setup, in_use
 from .surroundings import surroundings_of
 from .users import acontext_of, context_of, on_event_loop
 
@@ -67,6 +67,7 @@ class _Seen(Struct, frozen=True):
         mark: The mark of Django's cache on the request, when it was last settled what these flags
             mean for a page. A cache that comes later changes it, and then the next read asks again.
         early: Whether that was before the request had found its view.
+        held: The request's own attributes: each read looks there whether these still hold.
     """
 
     user: Any
@@ -74,6 +75,7 @@ class _Seen(Struct, frozen=True):
     known: bool
     mark: object
     early: bool
+    held: dict[str, Any]
 
 
 class Left(Struct, frozen=True):
@@ -179,8 +181,12 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             default: Left out, the one declared in ``DEFAULTS``, else ``None``.
         """
         # As `_now`, without its call.
-        seen, held = self._seen, self._request.__dict__
-        if seen is not None and seen.mark is held.get(MARK) and seen.user is held.get("user"):
+        seen = self._seen
+        if (
+            seen is not None
+            and seen.mark is (held := seen.held).get(MARK)
+            and seen.user is held.get("user")
+        ):
             return seen.flags.get(key, default)
         return self._resolve().get(key, default)
 
@@ -210,8 +216,12 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             default: Left out, the one declared in ``DEFAULTS``, else ``False``.
         """
         # As `_now`, without its call.
-        seen, held = self._seen, self._request.__dict__
-        if seen is not None and seen.mark is held.get(MARK) and seen.user is held.get("user"):
+        seen = self._seen
+        if (
+            seen is not None
+            and seen.mark is (held := seen.held).get(MARK)
+            and seen.user is held.get("user")
+        ):
             flags = seen.flags
         else:
             flags = self._resolve()
@@ -249,8 +259,12 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         return f"<RequestFlags: {self._seen.flags if self._seen else 'not read yet'}>"
 
     def _now(self) -> Flags:
-        seen, held = self._seen, self._request.__dict__
-        if seen is not None and seen.mark is held.get(MARK) and seen.user is held.get("user"):
+        seen = self._seen
+        if (
+            seen is not None
+            and seen.mark is (held := seen.held).get(MARK)
+            and seen.user is held.get("user")
+        ):
             return seen.flags
         return self._resolve()
 
@@ -269,7 +283,8 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
             if seen is not None and seen.known and seen.user is user:
                 kept = self._keep(user, seen.flags, turn, True, turns)
                 continue
-            setup, in_coroutine = get_setup(), on_event_loop()
+            setup = in_use.get("setup") or get_setup()
+            in_coroutine = on_event_loop()
             if in_coroutine and setup.loud:
                 raise UnawaitedFlagsError(_UNAWAITED)
             try:
@@ -294,7 +309,7 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
                     return seen.flags
                 kept = self._keep(user, seen.flags, turn, True, turns)
                 continue
-            setup = get_setup()
+            setup = in_use.get("setup") or get_setup()
             try:
                 flags = setup.client.flags(await acontext_of(request, setup.options, user))
             except Exception as error:
@@ -329,7 +344,7 @@ class RequestFlags(Struct, eq=False):  # each request has one, and no other clas
         # Most requests have met no cache of pages, so there is nothing to settle.
         if mark is not None or (match is not None and surroundings_of(match.func).out_of_reach):
             mark = settle(self._request, context, None if seen is None else seen.mark)
-        made = _Seen(user, flags, known, mark if known else _NOT_SETTLED, match is None)
+        made = _Seen(user, flags, known, mark if known else _NOT_SETTLED, match is None, held)
         # Nothing is called from this look to the next line, so no refresh comes between.
         if turn is self._turn:
             self._seen = made

@@ -15,9 +15,10 @@ from .contexts import app_context, request_context
 from .people import ReadWhileLoadingError, current_context, own_request
 from .state import State, state_of
 
-__all__ = ["current_flags", "follow_logins", "forget_flags", "kept_flags"]
+__all__ = ["KEY", "current_flags", "follow_logins", "forget_flags", "kept_flags"]
 
-_KEY = "_shipsilently_flags"
+#: Where a request or an app context keeps its flags.
+KEY = "_shipsilently_flags"
 #: Where a request notes who is served: after each login and logout another object, which holds the
 #: `flask.g` that this was in.
 _TURN = "_shipsilently_turn"
@@ -59,7 +60,7 @@ def current_flags() -> Flags:
         # Inside `with other_app.app_context()` the request is still that of the first app.
         return _without_request()
     request = within.request
-    kept: Flags | None = request.__dict__.get(_KEY)
+    kept: Flags | None = request.__dict__.get(KEY)
     return _first(app, request) if kept is None else kept
 
 
@@ -86,7 +87,7 @@ def _first(app: Flask, request: Request, turns: int = 1) -> Flags:
     if not stays:
         return made
     # The first of several threads of one request decides for all of them.
-    found: Flags = held.setdefault(_KEY, made)
+    found: Flags = held.setdefault(KEY, made)
     return found
 
 
@@ -108,7 +109,7 @@ def _without_request() -> Flags:
     state = state_of(app)
     client = state.client
     now = client._clock.monotonic()
-    held: _Held | None = g.get(_KEY)
+    held: _Held | None = g.get(KEY)
     # A request to another app, around this context, is to see one evaluation to its end.
     if held is not None and (
         now - held.since < client.config.polling_interval or has_request_context()
@@ -120,9 +121,9 @@ def _without_request() -> Flags:
     # another app.
     made = _Held(client.flags(None, block_event_loop=True), now)
     if held is not None:
-        setattr(g, _KEY, made)
+        setattr(g, KEY, made)
         return made.flags
-    first: _Held = g.setdefault(_KEY, made)
+    first: _Held = g.setdefault(KEY, made)
     return first.flags
 
 
@@ -133,9 +134,9 @@ def kept_flags() -> Flags | None:
 
 def _kept(request: Request | None) -> Flags | None:
     if request is None:
-        held: _Held | None = g.get(_KEY)
+        held: _Held | None = g.get(KEY)
         return None if held is None else held.flags
-    kept: Flags | None = vars(request).get(_KEY)
+    kept: Flags | None = vars(request).get(KEY)
     return kept
 
 
@@ -144,12 +145,12 @@ def forget_flags() -> None:
     app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
     request = own_request(app)
     if request is None:
-        g.pop(_KEY, None)
+        g.pop(KEY, None)
     else:
         held = vars(request)
         # In this order: another thread that is loading the context now sees that it was too early.
         held[_TURN] = (app_context().g,)
-        held.pop(_KEY, None)
+        held.pop(KEY, None)
 
 
 def follow_logins() -> None:
