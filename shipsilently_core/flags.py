@@ -176,12 +176,12 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """
         seen = self._seen()
         known = seen.flags
+        if overrides.values:
+            return overridden(self._view(seen).results())
         if known is None:
-            results = self._view(seen).results()
-        else:
-            ready = known.ready
-            results = known.results(FROM_CACHE, False) if ready is None else ready.copy()
-        return overridden(results) if overrides.values else results
+            return self._view(seen).results()
+        ready = known.ready
+        return known.results(FROM_CACHE, False) if ready is None else ready.copy()
 
     async def aevaluate_all(self) -> dict[str, EvaluationResult]:
         """`evaluate_all`, waiting in a task."""

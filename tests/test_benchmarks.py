@@ -16,6 +16,7 @@ from benchmarks.bench.page import tables
 from benchmarks.bench.registry import MEASUREMENTS, Measurement
 from benchmarks.bench.results import read_results, write_results
 from benchmarks.bench.timing import added, over, percentile, ratio, repeated, take_turns
+from benchmarks.bench.yardstick import KNOWN, compared, said
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results.md"
@@ -113,6 +114,27 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
         "| reads | unknown | — | not measured: no peer |",
     ):
         assert line in text
+
+
+def test_results_say_how_fast_the_machine_is() -> None:
+    """What others took where the goals were set stands beside what they take here."""
+    outcomes = {
+        "reads": Outcome([Figure("dict", 13.0, "ns")], []),
+        "all_flags": Outcome(
+            [Figure("dict, 200", 1.0, "µs"), Figure("dict, 1000", None, "µs")], []
+        ),
+    }
+    rows = compared(outcomes)
+    assert rows == {("reads", "dict"): (13.0, 26.0, 0.5), ("all_flags", "dict, 200"): (1, 0.5, 2)}
+    assert "1.25 times as long here as there: the median of 2, which go from 0.50 to 2.00" in said(
+        rows
+    )
+    assert said(compared({})) == ""
+
+
+def test_each_thing_that_tells_how_fast_it_is_was_measured() -> None:
+    """No row of that comparison is left out since a measurement calls it something else."""
+    assert set(compared(read_results(RESULTS))) == set(KNOWN)
 
 
 def test_each_missed_goal_has_a_cause() -> None:

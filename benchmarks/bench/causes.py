@@ -12,7 +12,7 @@ CAUSES = {
         "method with two arguments alone is about twice `dict.get`."
     ),
     "first_read": (
-        "A first read is some seventy instructions of Python in one function: two or three "
+        "A first read is some fifty instructions of Python in one function: three or four "
         "look-ups, a look whether a test or a listener wants to know, and one entry in the "
         "request's dictionary, from which the event is made when it is delivered. How far ahead of "
         "LaunchDarkly that is depends on the processor as well."
@@ -24,9 +24,9 @@ CAUSES = {
         "instruction of Python that takes 3 to 4 ns in a loop takes 10 to 15 there, and the row "
         "with one read shows that more than half goes into that one; each of the nine others "
         "takes a fifth to two fifths of a microsecond. In FastAPI it is some 380 instructions: "
-        "the middleware is two ninths of them, finding the request's flags and for whom they are "
-        "two fifths, seeing that what is held is of this process, current and used last a ninth, "
-        "noting it for delivery a tenth, and the read itself a sixth. In Flask finding the flags "
+        "the middleware is a quarter of them, finding the request's flags and for whom they are "
+        "three tenths, seeing that what is held is of this process, current and used last a ninth, "
+        "noting it for delivery a tenth, and the read itself a quarter. In Flask finding the flags "
         "and for whom is half. The least of a client whose reads are counted is measured beside "
         "it: with no bound and no age to what is held, blind to forks, tests, logins and "
         "listeners, and with nothing to fall back on, it takes half of the goal. Compiled to C as "

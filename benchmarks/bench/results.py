@@ -19,6 +19,7 @@ from .causes import CAUSES
 from .outcome import Figure, Goal, Outcome
 from .page import PEERS
 from .registry import MEASUREMENTS
+from .yardstick import compared, said
 
 __all__ = ["read_results", "show", "write_results"]
 
@@ -64,6 +65,8 @@ def show(outcomes: dict[str, Outcome], console: Console) -> None:
             style = {True: "green", False: "red", None: "yellow"}[goal.met]
             table.add_row(name, goal.what, reached(goal), verdict(goal), style=style)
     console.print(table)
+    if sentence := said(compared(outcomes)):
+        console.print(sentence, highlight=False)
 
 
 def shown(figure: Figure) -> str:
@@ -115,6 +118,7 @@ def write_results(path: Path, outcomes: dict[str, Outcome]) -> None:
         "",
         "## Goals",
         "",
+        *([sentence, ""] if (sentence := said(compared(outcomes))) else []),
         "| measurement | goal | measured | |",
         "|---|---|---:|---|",
     ]
@@ -129,6 +133,18 @@ def write_results(path: Path, outcomes: dict[str, Outcome]) -> None:
         for name, outcome in outcomes.items()
         if name in CAUSES and any(goal.met is False for goal in outcome.goals)
     )
+    if rows := compared(outcomes):
+        lines += [
+            "",
+            "## This machine beside the one on which goals were set",
+            "",
+            "| measurement | what | here | there | times as long here |",
+            "|---|---|---:|---:|---:|",
+        ]
+        lines.extend(
+            f"| {name} | {who} | {here:,.3g} | {there:,.3g} | {ratio:.2f} |"
+            for (name, who), (here, there, ratio) in rows.items()
+        )
     for name, outcome in outcomes.items():
         lines += [
             "",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dis
 import itertools
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -570,26 +572,72 @@ class Looked(dict[str, Any]):
         super().__init__(rows)
         self._meanwhile: Callable[[], object] | None = meanwhile
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def __getitem__(self, key: str) -> Any:
         """Let the other one go first, once."""
         meanwhile, self._meanwhile = self._meanwhile, None
         if meanwhile is not None:
             meanwhile()
-        return super().get(key, default)
+        return super().__getitem__(key)
 
 
-@pytest.mark.parametrize("verb", ["get", "is_enabled"])
-def test_a_flag_that_another_thread_gets_as_a_default_meanwhile_counts_once(verb: str) -> None:
+def test_a_flag_that_another_thread_gets_as_a_default_meanwhile_counts_once() -> None:
     """Two threads of one request read it for the first time, one of them with a wrong default."""
-    s = setup({"x": True}, background=False)
+    s = setup({"x": "on"}, background=False)
     s.client.evaluate_all(ADA)
     flags = s.client.flags(ADA).load()
     before = len(s.client.evaluator.analytics)
     others: list[Any] = []
     flags._short.own = Looked(
-        {**flags._short.own, **flags._short.shared}, lambda: others.append(flags.get("x", "no"))
+        {**flags._short.own, **flags._short.shared}, lambda: others.append(flags.get("x", True))
     )
-    read = flags.is_enabled if verb == "is_enabled" else lambda key: flags.get(key, False)
-    assert (read("x"), others) == (True, ["no"])
+    assert (flags.get("x", "off"), others) == ("on", [True])
     assert len(s.client.evaluator.analytics) - before == 1
-    assert read("x") is True
+    assert flags.get("x", "off") == "on"
+
+
+def taken(code: CodeType, run: Callable[[], object]) -> tuple[list[int], object]:
+    """The places of the instructions that `run` takes in `code`, in order, and what it gives."""
+    offsets: list[int] = []
+    if sys.version_info >= (3, 12):
+        monitoring, tool = sys.monitoring, sys.monitoring.PROFILER_ID
+        event = monitoring.events.INSTRUCTION
+        monitoring.use_tool_id(tool, "interleavings")
+        try:
+            monitoring.register_callback(tool, event, lambda code, offset: offsets.append(offset))
+            monitoring.set_local_events(tool, code, event)
+            given = run()
+            monitoring.set_local_events(tool, code, 0)
+        finally:
+            monitoring.free_tool_id(tool)
+        return offsets, given
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code is code:
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                offsets.append(frame.f_lasti)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return offsets, run()
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("verb", [Flags.get, Flags.is_enabled])
+def test_no_thread_comes_between_whether_a_flag_was_counted_and_that_it_is(
+    verb: Any,
+) -> None:
+    """Where it is on or off, nothing is called in between: Python lets others go on at calls."""
+    s = setup({"x": True}, background=False)
+    s.client.evaluate_all(ADA)
+    flags = s.client.flags(ADA).load()
+    names = {each.offset: each.opname for each in dis.get_instructions(verb)}
+    offsets, value = taken(verb.__code__, lambda: verb(flags, "x", default=False))
+    assert value is True
+    steps = [names[offset] for offset in offsets]
+    between = steps[steps.index("CONTAINS_OP") : steps.index("STORE_SUBSCR")]
+    assert len(between) > 10
+    assert not [step for step in between if re.search("CALL|RESUME|BACKWARD", step)]

@@ -11,7 +11,14 @@ from django.utils.cache import patch_vary_headers
 
 from .options import Options
 
-__all__ = ["VISITOR", "aid_of_visitor", "id_of_visitor", "keep_visitor", "keeps_sessions", "visitor_of"]
+__all__ = [
+    "VISITOR",
+    "aid_of_visitor",
+    "id_of_visitor",
+    "keep_visitor",
+    "keeps_sessions",
+    "visitor_of",
+]
 
 COOKIE = "shipsilently_visitor"
 _SESSION_KEY = "_shipsilently_visitor"
