@@ -27,7 +27,7 @@ from importlib.util import find_spec
 print("\\n".join(find_spec(name).origin for name in sys.argv[1:]))
 """
 #: As in the Makefile.
-PARALLEL = ("-n", "2", "--dist", "worksteal")
+PARALLEL = ("-n", "3", "--dist", "worksteal")
 
 
 def run_tests(wheel: Path, folder: Path) -> None:
