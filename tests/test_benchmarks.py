@@ -125,7 +125,14 @@ def test_results_say_how_fast_the_machine_is() -> None:
         ),
     }
     rows = compared(outcomes)
-    assert rows == {("reads", "dict"): (13.0, 26.0, 0.5), ("all_flags", "dict, 200"): (1, 0.5, 2)}
+    assert rows == {
+        ("reads", "dict"): (Figure("dict", 13.0, "ns"), Figure("dict", 26.0, "ns"), 0.5),
+        ("all_flags", "dict, 200"): (
+            Figure("dict, 200", 1.0, "µs"),
+            Figure("dict, 200", 0.5, "µs"),
+            2.0,
+        ),
+    }
     assert "1.25 times as long here as there: the median of 2, which go from 0.50 to 2.00" in said(
         rows
     )

@@ -142,7 +142,7 @@ def write_results(path: Path, outcomes: dict[str, Outcome]) -> None:
             "|---|---|---:|---:|---:|",
         ]
         lines.extend(
-            f"| {name} | {who} | {here:,.3g} | {there:,.3g} | {ratio:.2f} |"
+            f"| {name} | {who} | {shown(here)} | {shown(there)} | {ratio:.2f} |"
             for (name, who), (here, there, ratio) in rows.items()
         )
     for name, outcome in outcomes.items():

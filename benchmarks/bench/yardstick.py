@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 
-from .outcome import Outcome
+from .outcome import Figure, Outcome
 
 __all__ = ["KNOWN", "Compared", "compared", "said"]
 
@@ -29,22 +29,23 @@ KNOWN = {
     ("new_user", "aiohttp, async"): 240.0,
 }
 
-#: What was measured here, what it took there, and how many times as long it takes here.
-Compared = dict[tuple[str, str], tuple[float, float, float]]
+#: What was measured here, the same there, and how many times as long it takes here.
+Compared = dict[tuple[str, str], tuple[Figure, Figure, float]]
 
 
 def compared(outcomes: dict[str, Outcome]) -> Compared:
     """Each of `KNOWN` that was measured here."""
     measured = {
-        (name, figure.who): figure.value
+        (name, figure.who): figure
         for name, outcome in outcomes.items()
         for figure in outcome.figures
     }
-    return {
-        row: (here, there, here / there)
-        for row, there in KNOWN.items()
-        if (here := measured.get(row)) is not None
-    }
+    rows: Compared = {}
+    for row, there in KNOWN.items():
+        here = measured.get(row)
+        if here is not None and here.value is not None:
+            rows[row] = here, Figure(here.who, there, here.unit), here.value / there
+    return rows
 
 
 def said(rows: Compared) -> str:
@@ -55,6 +56,6 @@ def said(rows: Compared) -> str:
     return (
         "The goals in microseconds and milliseconds were set on another machine. What others do "
         f"takes {statistics.median(ratios):.2f} times as long here as there: the median of "
-        f"{len(ratios)}, which go from {ratios[0]:.2f} to {ratios[-1]:.2f}. Such a goal is to be "
-        "read with that; a ratio is not."
+        f"{len(ratios)}, which go from {ratios[0]:.2f} to {ratios[-1]:.2f}. Read such "
+        "goals with that in mind."
     )
