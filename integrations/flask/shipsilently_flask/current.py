@@ -15,10 +15,9 @@ from .contexts import app_context, request_context
 from .people import ReadWhileLoadingError, current_context, own_request
 from .state import State, state_of
 
-__all__ = ["KEY", "current_flags", "follow_logins", "forget_flags", "kept_flags"]
+__all__ = ["current_flags", "follow_logins", "forget_flags", "kept_flags"]
 
-#: Where a request or an app context keeps its flags.
-KEY = "_shipsilently_flags"
+_KEY = "_shipsilently_flags"
 #: Where a request notes who is served: after each login and logout another object, which holds the
 #: `flask.g` that this was in.
 _TURN = "_shipsilently_turn"
@@ -60,7 +59,7 @@ def current_flags() -> Flags:
         # Inside `with other_app.app_context()` the request is still that of the first app.
         return _without_request()
     request = within.request
-    kept: Flags | None = request.__dict__.get(KEY)
+    kept: Flags | None = request.__dict__.get(_KEY)
     return _first(app, request) if kept is None else kept
 
 
@@ -87,7 +86,7 @@ def _first(app: Flask, request: Request, turns: int = 1) -> Flags:
     if not stays:
         return made
     # The first of several threads of one request decides for all of them.
-    found: Flags = held.setdefault(KEY, made)
+    found: Flags = held.setdefault(_KEY, made)
     return found
 
 
@@ -109,7 +108,7 @@ def _without_request() -> Flags:
     state = state_of(app)
     client = state.client
     now = client._clock.monotonic()
-    held: _Held | None = g.get(KEY)
+    held: _Held | None = g.get(_KEY)
     # A request to another app, around this context, is to see one evaluation to its end.
     if held is not None and (
         now - held.since < client.config.polling_interval or has_request_context()
@@ -121,9 +120,9 @@ def _without_request() -> Flags:
     # another app.
     made = _Held(client.flags(None, block_event_loop=True), now)
     if held is not None:
-        setattr(g, KEY, made)
+        setattr(g, _KEY, made)
         return made.flags
-    first: _Held = g.setdefault(KEY, made)
+    first: _Held = g.setdefault(_KEY, made)
     return first.flags
 
 
@@ -134,9 +133,9 @@ def kept_flags() -> Flags | None:
 
 def _kept(request: Request | None) -> Flags | None:
     if request is None:
-        held: _Held | None = g.get(KEY)
+        held: _Held | None = g.get(_KEY)
         return None if held is None else held.flags
-    kept: Flags | None = vars(request).get(KEY)
+    kept: Flags | None = vars(request).get(_KEY)
     return kept
 
 
@@ -145,12 +144,12 @@ def forget_flags() -> None:
     app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]  # of LocalProxy
     request = own_request(app)
     if request is None:
-        g.pop(KEY, None)
+        g.pop(_KEY, None)
     else:
         held = vars(request)
         # In this order: another thread that is loading the context now sees that it was too early.
         held[_TURN] = (app_context().g,)
-        held.pop(KEY, None)
+        held.pop(_KEY, None)
 
 
 def follow_logins() -> None:

@@ -9,8 +9,7 @@ from werkzeug.local import LocalProxy
 from shipsilently_core import Flags
 from shipsilently_core._view import UNSET
 
-from .contexts import app_context, request_context
-from .current import KEY, current_flags
+from .current import current_flags
 from .gates import gate as put_gate
 
 __all__ = ["flags"]
@@ -38,26 +37,11 @@ else:
 
         def get(self, key: str, default: Any = UNSET) -> Any:
             """See `Flags.get`."""
-            # As `current_flags`, without its call in a request that has read a flag before.
-            try:
-                within, app = request_context(), app_context().app
-                shown = within.request.__dict__.get(KEY) if within.app is app else None
-            except (LookupError, RuntimeError):
-                shown = None
-            if shown is None:
-                shown = current_flags()
-            return shown.get(key, default)
+            return current_flags().get(key, default)
 
         def is_enabled(self, key: str, *, default: bool = UNSET) -> bool:
             """See `Flags.is_enabled`."""
-            # As `get`.
-            try:
-                within, app = request_context(), app_context().app
-                shown = within.request.__dict__.get(KEY) if within.app is app else None
-            except (LookupError, RuntimeError):
-                shown = None
-            if shown is None:
-                shown = current_flags()
+            shown = current_flags()
             # Keywords make a call slow.
             if default is UNSET:
                 return shown.is_enabled(key)
