@@ -14,7 +14,7 @@ from .flags import Left, RequestFlags, flags_of
 from .pagecache import check_kept, claim_mark, is_site_cached
 from .setup import get_setup, in_use, settle_setup
 from .streaming import bind_stream
-from .visitors import VISITOR, keep_visitor
+from .visitors import keep_visitor
 
 __all__ = ["FlagsMiddleware"]
 
@@ -83,8 +83,7 @@ def finish(request: HttpRequest, flags: RequestFlags, response: HttpResponseBase
     """What a response needs whose flags were read, or may be read while it streams."""
     seen = flags._seen
     if seen is not None:
-        if VISITOR in request.__dict__:
-            keep_visitor(request, response)
+        keep_visitor(request, response)
         if seen.early:
             check_kept(request, seen.flags.context, seen.mark)
     if response.streaming:

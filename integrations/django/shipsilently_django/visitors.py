@@ -11,21 +11,14 @@ from django.utils.cache import patch_vary_headers
 
 from .options import Options
 
-__all__ = [
-    "VISITOR",
-    "aid_of_visitor",
-    "id_of_visitor",
-    "keep_visitor",
-    "keeps_sessions",
-    "visitor_of",
-]
+__all__ = ["aid_of_visitor", "id_of_visitor", "keep_visitor", "keeps_sessions", "visitor_of"]
 
 COOKIE = "shipsilently_visitor"
 _SESSION_KEY = "_shipsilently_visitor"
 _SALT = "shipsilently_django.visitors"
 _ONE_YEAR = 365 * 24 * 60 * 60
 #: On a request: the id that its cookie holds or is to hold, and whether it is new.
-VISITOR = "_shipsilently_visitor"
+_ATTRIBUTE = "_shipsilently_visitor"
 
 
 def id_of_visitor(request: HttpRequest, options: Options) -> str | None:
@@ -60,7 +53,7 @@ def visitor_of(request: HttpRequest) -> tuple[str, bool] | None:
 
     ``None`` where the cookie was not looked at.
     """
-    kept: tuple[str, bool] | None = getattr(request, VISITOR, None)
+    kept: tuple[str, bool] | None = getattr(request, _ATTRIBUTE, None)
     return kept
 
 
@@ -95,7 +88,7 @@ def _cookie_id(request: HttpRequest) -> str:
         known = request.get_signed_cookie(COOKIE, None, salt=_SALT, max_age=_ONE_YEAR)
         found = (_new_id(), True) if known is None else (known, False)
         # Another thread of this request may have kept one meanwhile.
-        kept = request.__dict__.setdefault(VISITOR, found)
+        kept = request.__dict__.setdefault(_ATTRIBUTE, found)
     return kept[0]
 
 
