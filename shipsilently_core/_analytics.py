@@ -31,8 +31,9 @@ _SECOND = 1.0
 #: values in memory.
 _MOST_SHEETS = 100
 
-#: Each request lists one, so what is on them is counted for so many at once, at most.
-_LOOK_EVERY = 10
+#: Each request lists one, so what is on them is counted for so many at once: for the fewer where
+#: that may be a batch, for the more where a batch is far away.
+_LOOK_EVERY, _LOOK_SELDOM = 10, 50
 
 
 class Sheet(Protocol):
@@ -191,12 +192,14 @@ class Analytics:
         # Nothing is called while the first list is made, so nobody puts one in meanwhile.
         sizes = [len(sheet.counted) - sheet.taken for sheet in list(self._sheets)[before:]]
         count, noted = before + len(sizes), noted + sum(sizes)
-        self._look_at = count + self._every
+        size = len(self._buffer) + noted
+        # So many more like these would be enough; where nothing was noted yet, nobody knows.
+        rest = (self._full - size) * count // noted + 1 if noted else 0
+        self._look_at = count + min(max(self._every, rest), _LOOK_SELDOM)
         # Unless another thread has taken them meanwhile. Whoever has listed the last may still be
         # reading, so that one is counted again.
         if sizes and self._looked is looked:
             self._looked = [count - 1, noted - sizes[-1]]
-        size = len(self._buffer) + noted
         if size >= self._full or count > _MOST_SHEETS:
             self._attend(size)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+import pytest
+
 from shipsilently_core import Source
 from shipsilently_core._events import Check
 from shipsilently_core._seen import NESTED, Apart, Seen
@@ -39,16 +41,19 @@ def test_what_is_noted_wakes_as_what_is_recorded() -> None:
         made.woken = 0
 
 
-def test_a_large_batch_is_looked_at_once_in_ten_requests() -> None:
-    """It wakes within ten requests of the one that has filled it, and its delivery takes all."""
-    made = Setup(max_batch_size=100)
+@pytest.mark.parametrize(("before", "then"), [(3, 3), (3, 10), (1, 30), (30, 1)])
+def test_a_large_batch_is_told_of_soon(before: int, then: int) -> None:
+    """Within ten requests where they go on as before, within fifty where they come to read more."""
+    made = Setup(max_batch_size=1_000)
     for _ in range(2):
-        for _ in range(39):
-            made.analytics.enlist(sheet("a", "b", "c"))
-            assert made.woken == 0
-        made.analytics.enlist(sheet("d"))
-        assert made.woken == 1
-        assert made.flush() == 118
+        noted, late = 0, 0
+        while not made.woken:
+            flags = before if noted < 500 else then
+            made.analytics.enlist(sheet(*map(str, range(flags))))
+            noted += flags
+            late += noted - flags >= 1_000
+        assert late < (50 if then > before else 10)
+        assert made.flush() == noted
         made.woken = 0
 
 
