@@ -218,6 +218,12 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                 if type(value) is type(default) and type(value) in FLAT:
                     return value
             else:
+                if seen is NOTHING:
+                    seen = self._seen()
+                    counted = seen.counted
+                    if counted or seen is not self._short:
+                        # Others were faster, or nothing is to be kept.
+                        return self.get(key, default)
                 rows = seen.own
                 if (key in rows or key in (rows := seen.shared)) and not flag_evaluated.receivers:
                     value = rows[key].value
@@ -235,8 +241,6 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                         if not seen.listed:
                             self._client.evaluator.analytics.enlist(seen)
                         return value
-                elif seen is NOTHING and self._seen() is self._short:
-                    return self.get(key, default)
         return self._get_any(key) if default is UNSET else self.detail(key, default).value
 
     def _get_any(self, key: str) -> Any:
