@@ -26,6 +26,8 @@ T = TypeVar("T")
 IN_ONE_REQUEST = 1_000
 INTERVAL = 30.0
 TIMEOUT = 10.0
+#: Sheets that are not looked through, at most.
+SELDOM = 50
 
 TAKEN = Reply(200, b"the number is put in")
 REPLIES = st.one_of(
@@ -139,17 +141,26 @@ class AnalyticsMachine(RuleBasedStateMachine):
                     continue
                 noted.append([key])
                 if len(noted) >= look_at:
-                    look_at = len(noted) + every
+                    look_at = len(noted) + max(every, min(self.rest(noted), SELDOM))
                     self.look(noted, number)
                     look_at = look_at if noted else every
         self.take(noted, number)
         # What is looked at is taken, so a request goes on as one that is to be listed again.
         assert len(self.analytics) == len(self.waiting)
 
+    def enough(self) -> int:
+        """So many that wait are attended to."""
+        return min(self.wake_at or self.most + 1, self.most + 1)
+
+    def rest(self, noted: list[list[str]]) -> int:
+        """So many more sheets like these would be more than enough."""
+        read = sum(map(len, noted))
+        return (self.enough() - len(self.waiting) - read) * len(noted) // read + 1
+
     def look(self, noted: list[list[str]], number: float) -> None:
         """What is on sheets is counted, and attended to if it is enough."""
         size = len(self.waiting) + sum(map(len, noted))
-        if size < min(self.wake_at or self.most + 1, self.most + 1):
+        if size < self.enough():
             return
         if self.rate < 1.0:
             # Only what is left of it counts.
