@@ -61,9 +61,9 @@ CAUSES = {
         "goal is missed by a tenth of a microsecond, that is what runs differ by. In FastAPI it is "
         "most of it; the rest is the flags' object with its fifteen fields, by which they follow "
         "logins, and looking whether there is an app around, which may have flags already. "
-        "Compiled to C as it is (see `compiled`), that takes a third less, and is within the goal. Where only a "
-        "place for the flags is kept, and they are made when one is read, the goal is met, but "
-        "each request that reads one pays twice as much for it as the others save."
+        "Compiled to C as it is (see `compiled`), that takes a third less, and is within the goal. "
+        "Where only a place for the flags is kept, and they are made when one is read, the goal is "
+        "met, but each request that reads one pays twice as much for it as the others save."
     ),
     "templates": (
         "In Django a tag that does nothing is a sixth of it; the rest are three calls: to the "
@@ -98,10 +98,11 @@ CAUSES = {
         "by a cookie, a dictionary asked, and what was read noted, with no age, no bound, no "
         "reasons, and delivered to nobody. That alone takes nearly all that the goal allows in "
         "Django, and more in Flask and FastAPI, where one more dependency that does nothing "
-        "already takes that much. So the goal is out of reach of whatever does this in Python. What ours takes "
-        "beyond that is finding the evaluation and seeing that it is fresh, reasons, and having "
-        "every read counted and delivered, in a thread of its own; all that as cold as in "
-        "`cached_request`. A bare page takes 170 to 430 µs there, and 3 % of that is 5 to 13."
+        "already takes that much. So the goal is out of reach of whatever does this in Python. "
+        "What ours takes beyond that is finding the evaluation and seeing that it is fresh, "
+        "reasons, and having every read counted and delivered, in a thread of its own; all that "
+        "as cold as in `cached_request`. A bare page takes 170 to 430 µs there, and 3 % of that "
+        "is 5 to 13."
     ),
     "imports": (
         "The framework has not imported msgspec, which imports typing_extensions where that is "
