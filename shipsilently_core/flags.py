@@ -222,8 +222,8 @@ class Flags(Struct, eq=False):  # no other class is made as fast
                     seen = self._seen()
                     counted = seen.counted
                     if counted or seen is not self._short:
-                        # Others were faster, or nothing is to be kept.
-                        return self.get(key, default)
+                        # Others were faster, or nothing is to be kept: `detail` minds that.
+                        seen = LATER
                 rows = seen.own
                 if (key in rows or key in (rows := seen.shared)) and not flag_evaluated.receivers:
                     value = rows[key].value
