@@ -97,7 +97,10 @@ def assert_ends_quickly(
         The seconds.
     """
     _leave_events(server)
+    # With these a batch may have become full, which is delivered before the end.
+    threading.Event().wait(0.3)
     before = delivered_events(service)
+    _leave_events(server)
     # An answer is here a moment before its server is done with it; in that moment Ctrl-C makes some
     # print a traceback, and gunicorn's gthread worker wait for itself.
     threading.Event().wait(0.7)
