@@ -13,6 +13,10 @@ from blinker import NamedSignal
 from hypothesis import HealthCheck, settings
 
 from shipsilently_core import _process, signals
+from tests.ports import free_port, use_own_ports
+
+# Before anything listens; to the end of the process.
+use_own_ports(pytest.MonkeyPatch())
 
 # A busy machine is slow, not wrong: examples are bounded by number, never by time.
 settings.register_profile(
@@ -95,10 +99,7 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
 
 
-@pytest.fixture
-def free_port() -> int:
+@pytest.fixture(name="free_port")
+def a_free_port() -> int:
     """A TCP port of the loopback interface that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_port()

@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from tests.conftest import is_local
+from tests.ports import own_ports
 
 
 @pytest.mark.parametrize("address", [("127.0.0.1", 1), ("::1", 1, 0, 0), ("localhost", 1), "/x"])
@@ -37,3 +38,29 @@ def test_the_free_port_is_free(free_port: int) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", free_port))
         server.listen()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_no_other_process_takes_the_ports_that_are_listened_on_here(host: str) -> None:
+    """Each is another one of this process's, none of those that connections are given."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = set()
+    for _ in range(20):
+        with socket.create_server((host, 0), family=family) as server:
+            found.add(server.getsockname()[1])
+    assert len(found) == 20
+    assert found <= set(own_ports())
+    with socket.create_server((host, 0), family=family) as server:
+        address = server.getsockname()[:2]
+        with socket.create_connection(address) as connection:
+            assert connection.getsockname()[1] > 32_000
+
+
+def test_each_process_has_ports_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of seven that run the tests together, and of one alone."""
+    found: list[int] = []
+    for worker in ("", *(f"gw{number}" for number in range(7))):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+        found += own_ports()
+    assert len(found) == len(set(found))
+    assert max(found) < 32_768

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from contextvars import ContextVar
 from time import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 __all__ = ["ASGILeast", "DjangoLeast", "Held", "Noting"]
 
@@ -60,6 +60,10 @@ class Noting:
         if key not in noted:
             noted[key] = value
         return value
+
+    async def aload(self) -> Self:
+        """For who has to await flags before they are read."""
+        return self
 
 
 class DjangoLeast:

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from shipsilently_cli._flagtext import save, with_default, without_schema
 from shipsilently_cli._sites import environment, example_sites
 from shipsilently_local import LocalService
-from tests.servers.harness import ROOT, eventually, free_port, kill, spawn
+from tests.ports import free_port
+from tests.servers.harness import ROOT, eventually, kill, spawn
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Request

@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
 
 from shipsilently_local import LocalService
+from tests.ports import free_port
 
 __all__ = [
     "ROOT",
@@ -35,7 +35,6 @@ __all__ = [
     "clean_environment",
     "delivered_events",
     "eventually",
-    "free_port",
     "local_service",
     "opened_streams",
     "run_script",
@@ -76,14 +75,6 @@ def eventually(
             return found
         assert time.monotonic() < limit, f"{what}: not within {timeout:g} s"
         idle.wait(pause)
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def user_names(count: int) -> list[str]:

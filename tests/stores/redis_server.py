@@ -18,7 +18,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.servers.harness import clean_environment, eventually, free_port, kill, spawn
+from tests.ports import free_port
+from tests.servers.harness import clean_environment, eventually, kill, spawn
 
 __all__ = ["PROGRAM", "RedisServer", "needs_redis"]
 

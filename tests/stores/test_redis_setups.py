@@ -17,7 +17,8 @@ from shipsilently_core import ShipSilentlyClient
 from shipsilently_core.stores_redis import RedisStore
 from shipsilently_local import LocalService
 from tests.core.certificate import make_certificate
-from tests.servers.harness import eventually, free_port
+from tests.ports import free_port
+from tests.servers.harness import eventually
 from tests.stores.redis_server import PROGRAM, RedisServer, needs_redis
 from tests.stores.test_redis import ENVIRONMENT, NAME, PATIENT, look, moment, use
 
