@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,10 @@ def test_each_celery_child_streams_once(
         eventually(everywhere, "the change is everywhere", pause=0.2)
         assert opened_streams(service) == (streams, streams)
         tasks.run(["user-1"] * 12)
+        # With these a batch may have become full, which is delivered before the end.
+        threading.Event().wait(0.3)
         before = delivered_events(service)
+        tasks.run(["user-1"] * 12)
         # It takes seconds without us, too.
         seconds = worker.stop(signal.SIGTERM, limit=30)
         assert delivered_events(service) > before, "the last events are lost"
