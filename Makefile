@@ -5,8 +5,8 @@ OLDEST ?=
 VENV ?= $(if $(OLDEST),.venv-oldest,.venv)
 ARGS ?=
 MINUTES ?= 2
-# Half of the time is spent waiting for servers and processes under test, so one more than two cores.
-PARALLEL ?= -n 3 --dist worksteal
+# Half of the time is spent waiting for servers and processes under test, so two for each of two cores.
+PARALLEL ?= -n 4 --dist worksteal
 FIRST_USABLE = for name in python3.13 python3.12 python3.11 python3 python; do \
 	if $$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then echo $$name; break; fi; done

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from ._clock import Clock
 from ._events import Check, accepted_of, events_body
+from ._kinds import named
 from ._notices import Notices
 from ._process import Latch, Lock, this_thread
 from ._snapshot import Row
@@ -20,6 +21,9 @@ __all__ = ["Analytics", "Sheet"]
 
 #: The service refuses more in one request, and all of them are lost then.
 _MOST_IN_ONE_REQUEST = 1_000
+
+#: Characters. A key that is longer is of no flag, and may be what somebody has sent.
+_LONGEST_KEY = 1_000
 
 #: So many full batches are delivered in a second, each at once. A delivery takes as much of the
 #: processor's time as a thousand reads, however few events it has, so where more are read the
@@ -242,7 +246,8 @@ class Analytics:
         # What was noted before comes before it.
         self._take_sheets_at_once()
         buffer = self._buffer
-        buffer.append((flag_key, Row(value, reason), self._time(), latency_ms))
+        check = named(flag_key)[:_LONGEST_KEY], Row(value, reason), self._time(), latency_ms
+        buffer.append(check)
         if len(buffer) >= self._full:
             self._attend(len(buffer))
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
 
-from ._kinds import plain
+from ._kinds import named, plain
 from ._snapshot import Row
 from ._wire import UNREADABLE, Reply, failure_of
 
@@ -64,7 +64,7 @@ def _sendable(flag_key: object) -> str:
         return flag_key
     if isinstance(flag_key, str):
         return str.encode(flag_key, "utf-8", "replace").decode("utf-8")
-    return type(flag_key).__name__
+    return named(flag_key)
 
 
 def variation_key(value: Any) -> str:

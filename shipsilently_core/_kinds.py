@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["FLAT", "fits", "is_lazy_string", "plain", "translated", "unshared"]
+__all__ = [
+    "FLAT",
+    "as_key",
+    "fits",
+    "in_place_of",
+    "is_lazy_string",
+    "plain",
+    "translated",
+    "unshared",
+]
 
 #: Classes of "lazy strings", by name: the frameworks that own them are not imported for this.
 _LAZY_STRINGS = frozenset(("Promise", "LazyString", "_LazyString", "LazyProxy"))
@@ -29,6 +38,35 @@ def translated(value: Any) -> Any:
     except Exception:
         # Its translation raised, as it will for whoever shows it: the read does not.
         return value
+
+
+def as_key(key: Any) -> Any:
+    """What was given as a flag's key; of what can be in no dictionary, what `named` makes of it.
+
+    Sites take keys from what people send them, too. No flag is called that, so it is read as any
+    other flag that is not known.
+    """
+    try:
+        hash(key)
+    except TypeError:
+        return named(key)
+    return key
+
+
+def in_place_of(key: Any, error: TypeError) -> Any:
+    """`as_key`, for a read that has failed; where the key was not why, the error again.
+
+    A read that works need not ask, so it costs nothing there.
+    """
+    usable = as_key(key)
+    if usable is key:
+        raise error
+    return usable
+
+
+def named(key: Any) -> str:
+    """A flag's key as text; of what is none, the type alone, since its text may do anything."""
+    return key if isinstance(key, str) else f"<{type(key).__name__}>"
 
 
 def plain(value: Any) -> Any:

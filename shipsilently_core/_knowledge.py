@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ._analytics import Analytics
 from ._cache import Cache, Entry
 from ._clock import Clock
-from ._kinds import fits, translated, unshared
+from ._kinds import fits, named, translated, unshared
 from ._notices import Notices
 from ._overrides import overrides
 from ._snapshot import Snapshot, result_of
@@ -25,6 +25,8 @@ __all__ = ["Knowledge"]
 
 #: The share of the timeout for which one process keeps the others from asking for the same context.
 _LEASE: Final = 0.25
+#: Characters; so much of a flag's key is logged. It may come from what somebody has sent.
+_LONGEST_SHOWN: Final = 200
 
 
 class Ages:
@@ -268,8 +270,16 @@ class Knowledge:
         return default_result(key, default, Failure.TYPE_MISMATCH)
 
     def tell_missing(self, key: str, status: int | None, *, asked: bool = True) -> None:
-        message = f"the service knows no flag {key!r}"
+        """Tell that a default was served, since nothing is known of a flag.
+
+        Args:
+            key: The flag.
+            status: The HTTP status that said so.
+            asked: Whether the service has been asked; otherwise it may know the flag.
+        """
+        shown = f"flag {named(key)!r:.{_LONGEST_SHOWN}}"
+        message = f"the service knows no {shown}"
         if not asked:
-            message = f"nothing is known of flag {key!r} yet"
-        self.notices.once(f"missing {asked} {key}", "%s; the default is served", message)
-        self._report(FailureReport(Failure.NOT_FOUND, status, key, message))
+            message = f"nothing is known of {shown} yet"
+        self.notices.once(message, "%s; the default is served", message)
+        self._report(FailureReport(Failure.NOT_FOUND, status, named(key), message))

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, overload
 
 from . import signals
+from ._kinds import as_key
 from ._overrides import overrides
 from ._process import (
     UNMARKED,
@@ -219,6 +220,7 @@ class ShipSilentlyClient:
         default: FlagValue = UNSET,
     ) -> EvaluationResult:
         """As `evaluate`, with the reason, the source, and what went wrong."""
+        flag_key = as_key(flag_key)
         default = self.evaluator.default(flag_key, default)
         values = overrides.values
         if flag_key in values:
@@ -234,6 +236,7 @@ class ShipSilentlyClient:
         default: FlagValue = UNSET,
     ) -> EvaluationResult:
         """`evaluate_detail`, waiting in a task."""
+        flag_key = as_key(flag_key)
         default = self.evaluator.default(flag_key, default)
         values = overrides.values
         if flag_key in values:
@@ -294,6 +297,7 @@ class ShipSilentlyClient:
     ) -> FlagValue: ...
     def get(self, flag_key: str, default: Any = UNSET, context: Any = None) -> Any:
         """The flag's last known good value for this context; never asks the service."""
+        flag_key = as_key(flag_key)
         default = self.evaluator.default(flag_key, default)
         values = overrides.values
         if flag_key in values:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from msgspec import Struct
 
-from ._kinds import FLAT
+from ._kinds import FLAT, as_key, in_place_of
 from ._overrides import overrides
 from ._process import on_event_loop
 from ._seen import LATER, NESTED, NO_ROWS, NOTHING, Apart, Seen
@@ -207,41 +207,48 @@ class Flags(Struct, eq=False):  # no other class is made as fast
         """
         # Every read of every flag comes by here, so its steps are written out: a call would take
         # as long as three of them.
-        if not overrides.values:
-            seen = self._short
-            counted = seen.counted
-            if key in counted:
-                # Most flags are of the one type that can be told without a call.
-                value = counted[key]
-                if (value is True or value is False) and (default is False or default is True):
-                    return value
-                if type(value) is type(default) and type(value) in FLAT:
-                    return value
-            else:
-                if seen is NOTHING:
-                    seen = self._seen()
-                    counted = seen.counted
-                    if counted or seen is not self._short:
-                        # Others were faster, or nothing is to be kept: `detail` minds that.
-                        seen = LATER
-                rows = seen.own
-                if (key in rows or key in (rows := seen.shared)) and not flag_evaluated.receivers:
-                    value = rows[key].value
-                    # However often one request asks for a flag, it is one check.
+        try:
+            if not overrides.values:
+                seen = self._short
+                counted = seen.counted
+                if key in counted:
+                    # Most flags are of the one type that can be told without a call.
+                    value = counted[key]
                     if (value is True or value is False) and (default is False or default is True):
-                        # Nothing is called from the look at what was counted to here.
-                        counted[key] = value
-                        # In this order: what has been taken meanwhile is listed again.
-                        if not seen.listed:
-                            self._client.evaluator.analytics.enlist(seen)
                         return value
                     if type(value) is type(default) and type(value) in FLAT:
-                        # What another thread has put there meanwhile stays.
-                        counted.setdefault(key, value)
-                        if not seen.listed:
-                            self._client.evaluator.analytics.enlist(seen)
                         return value
-        return self._get_any(key) if default is UNSET else self.detail(key, default).value
+                else:
+                    if seen is NOTHING:
+                        seen = self._seen()
+                        counted = seen.counted
+                        if counted or seen is not self._short:
+                            # Others were faster, or nothing is to be kept: `detail` minds that.
+                            seen = LATER
+                    rows = seen.own
+                    if (
+                        key in rows or key in (rows := seen.shared)
+                    ) and not flag_evaluated.receivers:
+                        value = rows[key].value
+                        # However often one request asks for a flag, it is one check.
+                        if (value is True or value is False) and (
+                            default is False or default is True
+                        ):
+                            # Nothing is called from the look at what was counted to here.
+                            counted[key] = value
+                            # In this order: what has been taken meanwhile is listed again.
+                            if not seen.listed:
+                                self._client.evaluator.analytics.enlist(seen)
+                            return value
+                        if type(value) is type(default) and type(value) in FLAT:
+                            # What another thread has put there meanwhile stays.
+                            counted.setdefault(key, value)
+                            if not seen.listed:
+                                self._client.evaluator.analytics.enlist(seen)
+                            return value
+            return self._get_any(key) if default is UNSET else self.detail(key, default).value
+        except TypeError as error:
+            return self.get(in_place_of(key, error), default)
 
     def _get_any(self, key: str) -> Any:
         """`get` without a default of the caller's."""
@@ -265,7 +272,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
     async def aget(self, key: str, default: None = None) -> FlagValue: ...
     async def aget(self, key: str, default: Any = UNSET) -> Any:
         """`get`, waiting in a task."""
-        if key not in overrides.values:
+        if not overrides.values or as_key(key) not in overrides.values:
             await self._aseen()
         return self.get(key, default)
 
@@ -276,35 +283,39 @@ class Flags(Struct, eq=False):  # no other class is made as fast
             key: The flag.
             default: Left out, the one declared in the configuration, else ``False``.
         """
-        if default is UNSET and (declared := self._client.evaluator.defaults):
-            default = declared.get(key, False)
-        # As `get`, for a flag that is of the type that this asks for.
-        if not overrides.values and (default is UNSET or default is False or default is True):
-            seen = self._short
-            counted = seen.counted
-            if key in counted:
-                value = counted[key]
-                if value is True or value is False:
-                    return value
-            else:
-                rows = seen.own
-                if key in rows or key in (rows := seen.shared):
-                    value = rows[key].value
-                    if (value is True or value is False) and not flag_evaluated.receivers:
-                        counted[key] = value
-                        if not seen.listed:
-                            self._client.evaluator.analytics.enlist(seen)
+        try:
+            if default is UNSET and (declared := self._client.evaluator.defaults):
+                default = declared.get(key, False)
+            # As `get`, for a flag that is of the type that this asks for.
+            if not overrides.values and (default is UNSET or default is False or default is True):
+                seen = self._short
+                counted = seen.counted
+                if key in counted:
+                    value = counted[key]
+                    if value is True or value is False:
                         return value
-        return self.get(key, False if default is UNSET else default) is True
+                else:
+                    rows = seen.own
+                    if key in rows or key in (rows := seen.shared):
+                        value = rows[key].value
+                        if (value is True or value is False) and not flag_evaluated.receivers:
+                            counted[key] = value
+                            if not seen.listed:
+                                self._client.evaluator.analytics.enlist(seen)
+                            return value
+            return self.get(key, False if default is UNSET else default) is True
+        except TypeError as error:
+            return self.is_enabled(in_place_of(key, error), default=default)
 
     async def ais_enabled(self, key: str, *, default: bool = UNSET) -> bool:
         """`is_enabled`, waiting in a task."""
-        if key not in overrides.values:
+        if not overrides.values or as_key(key) not in overrides.values:
             await self._aseen()
         return self.is_enabled(key, default=default)
 
     def detail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
         """The flag with the reason for its value, where that came from, and what went wrong."""
+        key = as_key(key)
         # As `get`, and below for whatever is not plain.
         seen = self._short
         if seen is NOTHING and not overrides.values:
@@ -355,7 +366,7 @@ class Flags(Struct, eq=False):  # no other class is made as fast
 
     async def adetail(self, key: str, default: FlagValue = UNSET) -> EvaluationResult:
         """`detail`, waiting in a task."""
-        if key not in overrides.values:
+        if not overrides.values or as_key(key) not in overrides.values:
             await self._aseen()
         return self.detail(key, default)
 

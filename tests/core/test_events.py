@@ -72,8 +72,8 @@ def test_a_variation_nested_too_deeply_is_named_by_its_type() -> None:
         (Plan.PRO, "pro"),
         ("\ud800", "?"),
         ("", ""),
-        (None, "NoneType"),
-        (7, "int"),
+        (None, "<NoneType>"),
+        (7, "<int>"),
     ],
 )
 def test_any_key_can_be_sent(key: Any, sent: str) -> None:
