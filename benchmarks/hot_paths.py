@@ -22,7 +22,7 @@ from typing import Any
 from shipsilently_core import AnalyticsConfig, ShipSilentlyClient
 from shipsilently_core.testing import ScriptedService
 
-__all__ = ["KEPT", "Counts", "count_all", "main", "risen"]
+__all__ = ["KEPT", "Counts", "count_all", "instructions", "main", "risen"]
 
 KEPT = Path(__file__).resolve().with_suffix(".json")
 
@@ -90,14 +90,15 @@ def count(set_up: Callable[[], Callable[[], object]]) -> dict[str, int]:
     # A collection in between may run code of its own.
     gc.disable()
     try:
-        return {"instructions": _instructions(set_up()), "calls into C": _calls(set_up())}
+        return {"instructions": instructions(set_up()), "calls into C": _calls(set_up())}
     finally:
         gc.enable()
 
 
 if sys.version_info >= (3, 12):
 
-    def _instructions(run: Callable[[], object]) -> int:
+    def instructions(run: Callable[[], object]) -> int:
+        """How many instructions of Python a run takes, in this thread."""
         monitoring, tool = sys.monitoring, sys.monitoring.PROFILER_ID
         counted = 0
         ours = sys._getframe().f_code
@@ -118,7 +119,8 @@ if sys.version_info >= (3, 12):
 
 else:
 
-    def _instructions(run: Callable[[], object]) -> int:
+    def instructions(run: Callable[[], object]) -> int:
+        """How many instructions of Python a run takes, in this thread."""
         counted = 0
 
         def trace(frame: FrameType, event: str, argument: Any) -> Any:

@@ -64,6 +64,24 @@ def test_ours_can_be_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
         assert goal.measured is not None or goal.note
 
 
+def test_a_request_is_told_in_instructions_of_python_too() -> None:
+    """Beside each whole or added time of Python's own work stands of how many instructions it is."""
+    outcome = read_results(RESULTS)["cached_request"]
+    counts: dict[str, int] = {}
+    for figure in outcome.figures:
+        if found := re.search(r"; ([\d,]+) instructions, ([\d.]+) ns each$", figure.note):
+            counts[figure.who] = int(found[1].replace(",", ""))
+            assert figure.value is not None
+            assert float(found[2]) == pytest.approx(
+                figure.value * 1e3 / counts[figure.who], abs=0.06
+            )
+    for framework in ("Django, sync", "Django, async", "Flask", "FastAPI"):
+        one, ten = (
+            counts[f"{framework}, shipsilently, {word}"] for word in ("one read", "ten reads")
+        )
+        assert 0 < one < ten
+
+
 def test_the_command_shows_a_table_and_keeps_no_quick_figures() -> None:
     """`--quick` shows progress, figures and goals, and leaves what is written alone."""
     before = RESULTS.read_bytes() if RESULTS.exists() else None
