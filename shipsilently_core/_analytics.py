@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ._clock import Clock
 from ._events import Check, accepted_of, events_body
-from ._kinds import named
+from ._kinds import as_key
 from ._notices import Notices
 from ._process import Latch, Lock, this_thread
 from ._snapshot import Row
@@ -246,7 +246,7 @@ class Analytics:
         # What was noted before comes before it.
         self._take_sheets_at_once()
         buffer = self._buffer
-        check = named(flag_key)[:_LONGEST_KEY], Row(value, reason), self._time(), latency_ms
+        check = as_key(flag_key)[:_LONGEST_KEY], Row(value, reason), self._time(), latency_ms
         buffer.append(check)
         if len(buffer) >= self._full:
             self._attend(len(buffer))

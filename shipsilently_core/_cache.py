@@ -190,7 +190,7 @@ class Cache:
         # What is an attribute of an object, not of its class, is called sooner by a name.
         # In this order: see `live`.
         found, fresh_for = self._found, self.fresh_for
-        entry = found(context.body)
+        entry = found(context.key)
         if entry is None or entry.generation != self.generation:
             return None
         if fresh_for != _FOR_EVER:

@@ -242,7 +242,7 @@ class Evaluator(Knowledge):
         return view
 
     def _store(self, call: Call, reply: Reply) -> Snapshot | None:
-        key = call.context.body
+        key = call.context.key
         if call.flag_key is not None:
             row = parse_row(reply.body, call.flag_key)
             if row is None:
@@ -273,7 +273,7 @@ class Evaluator(Knowledge):
 
     def _worked(self, call: Call) -> None:
         self.tally.succeeded()
-        self.gate.succeeded(call.context.body)
+        self.gate.succeeded(call.context.key)
         self.notices.working(lambda: len(self.cache))
 
     def _failed(self, call: Call, reply: Reply, failure: Failure) -> None:
@@ -283,7 +283,7 @@ class Evaluator(Knowledge):
         pause = retry_after(reply, now=self._clock.time(), base=self._config.retry.base_delay)
         if pause is not None:
             self.gate.hold(pause)
-        if self.gate.failed(call.context.body, failure, connected=reply.connected):
+        if self.gate.failed(call.context.key, failure, connected=reply.connected):
             self.wake()
         self.notices.broken()
         message = _describe(failure, reply)
@@ -312,7 +312,7 @@ class Evaluator(Knowledge):
         Returns:
             A view; or an attempt and whether this caller has to carry it out.
         """
-        key = context.body
+        key = context.key
         fresh = self.cache.fresh(context)
         if fresh is not None:
             return self.current(fresh)
@@ -359,7 +359,7 @@ class Evaluator(Knowledge):
         keeper, context = self.keeper, attempt.call.context
         assert keeper is not None
         yield from keeper.loading()
-        entry, kept = self.entry(context.body), None
+        entry, kept = self.entry(context.key), None
         consultation = self.consultation(context)
         if consultation is not None:
             yield from consultation.steps()
@@ -367,12 +367,12 @@ class Evaluator(Knowledge):
             if consultation.entry is not None:
                 attempt.view = self.current(consultation.entry.snapshot)
                 return
-            entry = self.entry(context.body)
+            entry = self.entry(context.key)
             if consultation.given_up and entry is not None:
                 # As for one who waits for an attempt of this process that does not end.
                 attempt.view = self.known(context, Failure.TIMEOUT)
                 return
-        refused = self.gate.admit(context.body, known=entry is not None)
+        refused = self.gate.admit(context.key, known=entry is not None)
         if refused is not None:
             attempt.view = self.known(context, refused)
             return
@@ -381,7 +381,7 @@ class Evaluator(Knowledge):
         request = Request(attempt.request.path, attempt.request.body, left)
         attempt.request = request
         attempt.call = Call(context, self.cache.stamp(), None, request, kept=kept)
-        self.gate.under_way(context.body)
+        self.gate.under_way(context.key)
 
     def consultation(self, context: Context) -> Consultation | None:
         """A look into the store that other processes use too; ``None`` where there is none."""
@@ -389,7 +389,7 @@ class Evaluator(Knowledge):
         if keeper is None or not keeper.shared:
             return None
         return keeper.consultation(
-            context.body,
+            context.key,
             patience=self._config.timeout * _PATIENCE,
             may_ask=self.gate.closed is None and not self.gate.held_for(),
         )
@@ -427,7 +427,7 @@ class Evaluator(Knowledge):
             cut_off: Whether a request's own time limit may have been what interrupted it.
         """
         call = attempt.call
-        if cut_off and self.gate.has_waited(call.context.body):
+        if cut_off and self.gate.has_waited(call.context.key):
             # Else every request would be cut off whose own limit is shorter than a call's deadline.
             # Its time is over, so nobody's receivers are called.
             self._note_failure(call, Reply(failure=Failure.TIMEOUT), Failure.TIMEOUT)
@@ -436,14 +436,14 @@ class Evaluator(Knowledge):
     def release(self, context: Context) -> None:
         """Other processes are not to wait any longer for what this one was to ask for."""
         assert self.keeper is not None
-        self.keeper.release(context.body)
+        self.keeper.release(context.key)
 
     def kept(self) -> Latch[bool] | None:
         """What is left to do for a store after an attempt; to be waited for by who made it."""
         return None if self.keeper is None else self.keeper.deliver()
 
     def _leave(self, attempt: Attempt, view: View | None) -> None:
-        key = attempt.call.context.body
+        key = attempt.call.context.key
         if attempt.leads and (view is None or view.failure is not None):
             self.release(attempt.call.context)
         with self._lock:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
 
-from ._kinds import named, plain
+from ._kinds import as_key, plain
 from ._snapshot import Row
 from ._wire import UNREADABLE, Reply, failure_of
 
@@ -62,9 +62,7 @@ def _sendable(flag_key: object) -> str:
     """The key, or what can be sent in its place: one check must not spoil all the others."""
     if type(flag_key) is str and flag_key.isascii():
         return flag_key
-    if isinstance(flag_key, str):
-        return str.encode(flag_key, "utf-8", "replace").decode("utf-8")
-    return named(flag_key)
+    return as_key(flag_key).encode("utf-8", "replace").decode("utf-8")
 
 
 def variation_key(value: Any) -> str:

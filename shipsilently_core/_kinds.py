@@ -40,20 +40,18 @@ def translated(value: Any) -> Any:
         return value
 
 
-def as_key(key: Any) -> Any:
-    """What was given as a flag's key; of what can be in no dictionary, what `named` makes of it.
+def as_key(key: Any) -> str:
+    """What was given as a flag's key, as a plain string; of what is none, its type in brackets.
 
-    Sites take keys from what people send them, too. No flag is called that, so it is read as any
-    other flag that is not known.
+    Sites take keys from what people send them, too. No flag is called like that, so it is read as
+    any other that is not known; its own text may do anything, and tell anything.
     """
-    try:
-        hash(key)
-    except TypeError:
-        return named(key)
-    return key
+    if type(key) is str:
+        return key
+    return str.__str__(key) if isinstance(key, str) else f"<{type(key).__name__}>"
 
 
-def in_place_of(key: Any, error: TypeError) -> Any:
+def in_place_of(key: Any, error: TypeError) -> str:
     """`as_key`, for a read that has failed; where the key was not why, the error again.
 
     A read that works need not ask, so it costs nothing there.
@@ -62,11 +60,6 @@ def in_place_of(key: Any, error: TypeError) -> Any:
     if usable is key:
         raise error
     return usable
-
-
-def named(key: Any) -> str:
-    """A flag's key as text; of what is none, the type alone, since its text may do anything."""
-    return key if isinstance(key, str) else f"<{type(key).__name__}>"
 
 
 def plain(value: Any) -> Any:

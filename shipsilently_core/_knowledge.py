@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ._analytics import Analytics
 from ._cache import Cache, Entry
 from ._clock import Clock
-from ._kinds import fits, named, translated, unshared
+from ._kinds import as_key, fits, translated, unshared
 from ._notices import Notices
 from ._overrides import overrides
 from ._snapshot import Snapshot, result_of
@@ -25,7 +25,8 @@ __all__ = ["Knowledge"]
 
 #: The share of the timeout for which one process keeps the others from asking for the same context.
 _LEASE: Final = 0.25
-#: Characters; so much of a flag's key is logged. It may come from what somebody has sent.
+#: Characters; so much of a flag's key, or of an attribute's name, is logged. They may come from
+#: what somebody has sent.
 _LONGEST_SHOWN: Final = 200
 
 
@@ -91,7 +92,7 @@ class Knowledge:
             max_contexts=config.max_contexts,
             max_age=config.max_age,
             fresh_for=config.polling_interval,
-            pinned=self.baseline.body,
+            pinned=self.baseline.key,
             serves=not config.disable_cache,
         )
         self.notices: Notices = Notices(clock)
@@ -117,7 +118,7 @@ class Knowledge:
                 rng,
                 self.notices,
                 report,
-                baseline=self.baseline.body,
+                baseline=self.baseline.key,
                 lease=config.timeout * _LEASE,
             )
         self._bootstrap: tuple[StandIn, ...] = ()
@@ -143,7 +144,8 @@ class Knowledge:
 
     def tell_dropped(self, context: Context) -> None:
         """Warn once of each attribute of a caller's context that cannot be sent."""
-        for name in context.dropped:
+        for dropped in context.dropped:
+            name = dropped[:_LONGEST_SHOWN]
             if name.startswith(THE_WHOLE):
                 self.notices.once(
                     f"context {name}",
@@ -179,7 +181,7 @@ class Knowledge:
         self, context: Context, failure: Failure | None = None, status: int | None = None
     ) -> View:
         """The context's last known good values, and what stands in for them."""
-        entry = self.entry(context.body)
+        entry = self.entry(context.key)
         own, age = None, None
         if entry is not None:
             own = entry.snapshot
@@ -192,7 +194,7 @@ class Knowledge:
 
     def stand_ins(self) -> tuple[StandIn, ...]:
         """What serves anybody of whom nothing is known: the baseline, then what was shipped."""
-        entry = self.cache.get(self.baseline.body)
+        entry = self.cache.get(self.baseline.key)
         if entry is None:
             return self._bootstrap
         snapshot, age = entry.snapshot, None
@@ -277,9 +279,9 @@ class Knowledge:
             status: The HTTP status that said so.
             asked: Whether the service has been asked; otherwise it may know the flag.
         """
-        shown = f"flag {named(key)!r:.{_LONGEST_SHOWN}}"
+        shown = f"flag {as_key(key)!r:.{_LONGEST_SHOWN}}"
         message = f"the service knows no {shown}"
         if not asked:
             message = f"nothing is known of {shown} yet"
         self.notices.once(message, "%s; the default is served", message)
-        self._report(FailureReport(Failure.NOT_FOUND, status, named(key), message))
+        self._report(FailureReport(Failure.NOT_FOUND, status, as_key(key), message))

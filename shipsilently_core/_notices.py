@@ -15,6 +15,9 @@ __all__ = ["Notices"]
 _QUIET_FOR = 60.0
 #: How many kinds are remembered; the oldest goes first.
 _MOST_KINDS = 1_000
+#: So many lines that differ in their values alone are logged in that time: what is new each time,
+#: as a key that somebody sends, is a kind of its own each time.
+_MOST_ALIKE = 30
 
 
 class Notices:
@@ -28,6 +31,8 @@ class Notices:
         self._clock = clock
         self._lock = Lock()
         self._told: dict[str, tuple[float, int]] = {}
+        #: For each message when its minute began, and how many lines it has had since.
+        self._alike: dict[str, tuple[float, int]] = {}
         self._broken_since: float | None = None
         self._silent = False
 
@@ -42,9 +47,11 @@ class Notices:
     def warn(self, kind: str, message: str, *values: object, every: float = _QUIET_FOR) -> None:
         """Log a warning, unless one of this kind was logged in the last `every` seconds.
 
+        Nor where there were too many with this message lately; the last of these says so.
+
         Args:
             kind: What counts as the same thing.
-            message: A format for `values`, as in `logging`.
+            message: A format for `values`, as in `logging`; there are few of them.
             values: Never a key, a ticket, a context's value or a body.
             every: Seconds; infinity for once.
         """
@@ -52,6 +59,8 @@ class Notices:
         with self._lock:
             last, untold = self._told.pop(kind, (float("-inf"), 0))
             quiet = now - last < every
+            alike, left = (0, 0.0) if quiet else self._count(message, now)
+            quiet = quiet or alike > _MOST_ALIKE
             self._told[kind] = (last, untold + 1) if quiet else (now, 0)
             if len(self._told) > _MOST_KINDS:
                 del self._told[next(iter(self._told))]
@@ -60,7 +69,18 @@ class Notices:
         if untold:
             message += " (and %d more like it since the last such line)"
             values = (*values, untold)
+        if alike == _MOST_ALIKE:
+            message += " (others like it are left out for the next %.0f s)"
+            values = (*values, left)
         say(logging.WARNING, message, *values)
+
+    def _count(self, message: str, now: float) -> tuple[int, float]:
+        """How many lines a message has had in its minute, this one too, and what of it is left."""
+        begun, count = self._alike.get(message, (now, 0))
+        if now - begun >= _QUIET_FOR:
+            begun, count = now, 0
+        self._alike[message] = begun, count + 1
+        return count + 1, begun + _QUIET_FOR - now
 
     def once(self, kind: str, message: str, *values: object) -> None:
         """Log a warning the first time."""

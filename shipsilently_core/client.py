@@ -220,14 +220,14 @@ class ShipSilentlyClient:
         default: FlagValue = UNSET,
     ) -> EvaluationResult:
         """As `evaluate`, with the reason, the source, and what went wrong."""
-        flag_key = as_key(flag_key)
-        default = self.evaluator.default(flag_key, default)
+        key = as_key(flag_key)
+        default = self.evaluator.default(key, default)
         values = overrides.values
-        if flag_key in values:
-            return self.evaluator.overridden(flag_key, values[flag_key], default)
+        if key in values:
+            return self.evaluator.overridden(key, values[key], default)
         call = self._prepare(context, flag_key)
         view = self.evaluator.conclude(call, self._send(call))
-        return self.evaluator.concluded_detail(flag_key, view, default)
+        return self.evaluator.concluded_detail(key, view, default)
 
     async def aevaluate_detail(
         self,
@@ -236,14 +236,14 @@ class ShipSilentlyClient:
         default: FlagValue = UNSET,
     ) -> EvaluationResult:
         """`evaluate_detail`, waiting in a task."""
-        flag_key = as_key(flag_key)
-        default = self.evaluator.default(flag_key, default)
+        key = as_key(flag_key)
+        default = self.evaluator.default(key, default)
         values = overrides.values
-        if flag_key in values:
-            return self.evaluator.overridden(flag_key, values[flag_key], default)
+        if key in values:
+            return self.evaluator.overridden(key, values[key], default)
         call = self._prepare(context, flag_key)
         view = self.evaluator.conclude(call, await self._asend(call))
-        return self.evaluator.concluded_detail(flag_key, view, default)
+        return self.evaluator.concluded_detail(key, view, default)
 
     # All flags, one call.
 

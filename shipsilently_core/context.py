@@ -19,6 +19,8 @@ __all__ = ["Context"]
 _encode = Encoder(order="deterministic").encode
 _SIMPLE = frozenset((str, bool, int))
 _NOTHING = object()
+#: Bytes. Attributes may be what a browser says of itself, or what somebody searches for.
+_LONGEST_KEY = 1_024
 #: How the name begins, in `Context.dropped`, of what is no mapping at all; its type follows.
 THE_WHOLE = "the whole context, a "
 
@@ -40,12 +42,15 @@ class Context:
 
     Attributes:
         body: The attributes as JSON with sorted names. Equal contexts have equal bodies.
+        key: What is known of it is held under this: the body, or of a long one its SHA-256, so
+            that however long attributes are, what is remembered takes no more memory.
         dropped: The names of the attributes that could not be sent.
     """
 
-    __slots__ = ("body", "dropped")
+    __slots__ = ("body", "dropped", "key")
 
     body: bytes
+    key: bytes
     dropped: tuple[str, ...]
 
     def __init__(
@@ -55,10 +60,12 @@ class Context:
             body = _at_once(attributes)
             if body is not None:
                 self.body, self.dropped = body, ()
+                self.key = body if len(body) <= _LONGEST_KEY else _key_of(body)
                 return
         given, lost = _attributes(attributes)
         self.body, dropped = _to_wire(given | named)
         self.dropped = lost + dropped
+        self.key = _key_of(self.body)
 
     @classmethod
     def of(cls, given: Context | Mapping[str, Any] | None) -> Context:
@@ -78,6 +85,16 @@ class Context:
     def __repr__(self) -> str:
         # Attribute values are people's data: they do not belong in a log or a traceback.
         return f"<Context of {len(self.body)} bytes>"
+
+
+def _key_of(body: bytes) -> bytes:
+    if len(body) <= _LONGEST_KEY:
+        return body
+    # Here, since few processes have such.
+    from hashlib import sha256
+
+    # No body begins like this.
+    return b"sha256:" + sha256(body).digest()
 
 
 def _attributes(given: Any) -> tuple[dict[Any, Any], tuple[str, ...]]:

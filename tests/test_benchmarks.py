@@ -65,7 +65,7 @@ def test_ours_can_be_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_request_is_told_in_instructions_of_python_too() -> None:
-    """Beside each whole or added time of Python's own work stands of how many instructions it is."""
+    """Beside a time of Python's own work stands how many instructions that is."""
     outcome = read_results(RESULTS)["cached_request"]
     counts: dict[str, int] = {}
     for figure in outcome.figures:

@@ -58,6 +58,35 @@ def test_kinds_are_bounded(lines: Lines) -> None:
     assert texts(lines)[-1] == "told again"
 
 
+def test_a_flood_of_kinds_is_thirty_lines_a_minute(lines: Lines) -> None:
+    """What is new each time, as a key that somebody sends, is told of thirty times, then not."""
+    clock = ManualClock()
+    notices = Notices(clock)
+    for number in range(600):
+        notices.once(f"missing {number}", "there is no flag %d", number)
+        clock.advance(0.2)
+    told = texts(lines)
+    assert told[:29] == [f"there is no flag {number}" for number in range(29)]
+    assert told[29] == "there is no flag 29 (others like it are left out for the next 54 s)"
+    assert told[30:59] == [f"there is no flag {number}" for number in range(300, 329)]
+    assert len(told) == 60
+
+
+def test_a_flood_hides_nothing_else(lines: Lines) -> None:
+    """Lines with another message are logged as ever; one that was left out is told later."""
+    clock = ManualClock()
+    notices = Notices(clock)
+    for number in range(40):
+        notices.once(f"missing {number}", "there is no flag %d", number)
+    notices.warn("failure", "the service failed")
+    assert texts(lines)[-1] == "the service failed"
+    clock.advance(60)
+    notices.once("missing 39", "there is no flag %d", 39)
+    assert texts(lines)[-1] == "there is no flag 39 (and 1 more like it since the last such line)"
+    notices.once("missing 0", "there is no flag %d", 0)
+    assert len(lines) == 32
+
+
 def test_recovery_is_told_once(lines: Lines) -> None:
     """After failures the first success says how long it took, the next ones say nothing."""
     clock = ManualClock()
