@@ -190,7 +190,10 @@ class Cache:
         # What is an attribute of an object, not of its class, is called sooner by a name.
         # In this order: see `live`.
         found, fresh_for = self._found, self.fresh_for
-        entry = found(context.key)
+        entry = found(context.body)
+        if entry is None:
+            # As nearly all contexts are their own keys, that is looked at last.
+            entry = found(context.key)
         if entry is None or entry.generation != self.generation:
             return None
         if fresh_for != _FOR_EVER:

@@ -42,15 +42,12 @@ class Context:
 
     Attributes:
         body: The attributes as JSON with sorted names. Equal contexts have equal bodies.
-        key: What is known of it is held under this: the body, or of a long one its SHA-256, so
-            that however long attributes are, what is remembered takes no more memory.
         dropped: The names of the attributes that could not be sent.
     """
 
-    __slots__ = ("body", "dropped", "key")
+    __slots__ = ("body", "dropped")
 
     body: bytes
-    key: bytes
     dropped: tuple[str, ...]
 
     def __init__(
@@ -60,12 +57,10 @@ class Context:
             body = _at_once(attributes)
             if body is not None:
                 self.body, self.dropped = body, ()
-                self.key = body if len(body) <= _LONGEST_KEY else _key_of(body)
                 return
         given, lost = _attributes(attributes)
         self.body, dropped = _to_wire(given | named)
         self.dropped = lost + dropped
-        self.key = _key_of(self.body)
 
     @classmethod
     def of(cls, given: Context | Mapping[str, Any] | None) -> Context:
@@ -76,6 +71,21 @@ class Context:
             return _EMPTY
         return given if isinstance(given, Context) else cls(given)
 
+    @property
+    def key(self) -> bytes:
+        """What is known of it is held under this: the body, or of a long one its SHA-256.
+
+        So what is remembered takes no more memory, however long attributes are.
+        """
+        body = self.body
+        if len(body) <= _LONGEST_KEY:
+            return body
+        # Here, since few processes have such.
+        from hashlib import sha256
+
+        # No body begins like this.
+        return b"sha256:" + sha256(body).digest()
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Context) and self.body == other.body
 
@@ -85,16 +95,6 @@ class Context:
     def __repr__(self) -> str:
         # Attribute values are people's data: they do not belong in a log or a traceback.
         return f"<Context of {len(self.body)} bytes>"
-
-
-def _key_of(body: bytes) -> bytes:
-    if len(body) <= _LONGEST_KEY:
-        return body
-    # Here, since few processes have such.
-    from hashlib import sha256
-
-    # No body begins like this.
-    return b"sha256:" + sha256(body).digest()
 
 
 def _attributes(given: Any) -> tuple[dict[Any, Any], tuple[str, ...]]:
