@@ -65,6 +65,25 @@ def test_every_verb(flags: RequestFlags, service: ScriptedService) -> None:
     assert len(service.requests) == 1
 
 
+@pytest.mark.parametrize("sent", [["x"], {"x": 1}, None, 1], ids=str)
+def test_what_somebody_sends_for_a_key_may_be_anything(
+    flags: RequestFlags, service: ScriptedService, sent: Any
+) -> None:
+    """A key that is no string is read as an unknown flag, by each verb, and raises nothing."""
+    service.set({"x": True})
+    assert flags.get(sent, "mine") == "mine"
+    assert flags.get(sent) is None
+    assert flags.is_enabled(sent) is False
+    assert flags.is_enabled(sent, default=True) is True
+    assert flags.detail(sent, "mine").value == "mine"
+    assert sent not in flags
+    assert asyncio.run(flags.aget(sent, "mine")) == "mine"
+    assert asyncio.run(flags.ais_enabled(sent)) is False
+    assert flag_enabled(sent, RequestFactory().get("/")) is False
+    assert flag_enabled(sent) is False
+    assert flags.is_enabled("x")
+
+
 class Limits(FlagSet):
     """Typed flags."""
 

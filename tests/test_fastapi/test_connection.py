@@ -38,6 +38,21 @@ def connection(kind: str = "http", **headers: str) -> HTTPConnection:
 ADA = connection(x_user="ada", x_plan="pro")
 
 
+@pytest.mark.parametrize("sent", [["new"], {"new": 1}, None, 1], ids=str)
+async def test_what_somebody_sends_for_a_key_may_be_anything(make: Make, sent: Any) -> None:
+    """A key that is no string is read as an unknown flag, by each verb, and raises nothing."""
+    for flags in (await make().flags(ADA), make().flags(ADA)):
+        assert await flags.aget(sent, "mine") == "mine"
+        assert await flags.ais_enabled(sent) is False
+        assert (await flags.adetail(sent, "mine")).value == "mine"
+        assert flags.get(sent, "mine") == "mine"
+        assert flags.get(sent) is None
+        assert flags.is_enabled(sent) is False
+        assert flags.is_enabled(sent, default=True) is True
+        assert flags.detail(sent, "mine").value == "mine"
+        assert sent not in flags
+
+
 async def test_the_context_is_found_out_when_the_first_flag_is_needed(
     make: Make, service: ScriptedService
 ) -> None:

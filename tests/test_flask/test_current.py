@@ -47,6 +47,23 @@ def test_the_proxy_stands_for_the_requests_flags(app: Flask) -> None:
         assert "nothing" not in flags
 
 
+def test_what_somebody_sends_for_a_key_may_be_anything(app: Flask) -> None:
+    """A key that is no string is read as an unknown flag, by each verb, and raises nothing."""
+    sent: Any
+    with app.test_request_context(headers={"User": "ada"}):
+        for sent in (["on"], {"on": 1}, None, 1):
+            assert flags.get(sent, "mine") == "mine"
+            assert flags.get(sent) is None
+            assert flags.is_enabled(sent) is False
+            assert flags.is_enabled(sent, default=True) is True
+            assert flags.detail(sent, "mine").value == "mine"
+            assert sent not in flags
+            assert (
+                render_template_string("{{ flag(sent) }}{{ sent|flag }}", sent=sent) == "NoneNone"
+            )
+        assert flags.is_enabled("on")
+
+
 class Me(FlagSet):
     """Typed flags."""
 
