@@ -190,7 +190,11 @@ class HttpTransport(Transport):
 
     async def asend(self, request: Request) -> Reply:
         """Carry out one call within the deadline, in the running event loop."""
-        calls = self._task_calls()
+        try:
+            calls = self._task_calls()
+        except Exception as error:
+            # The process may open no more files, say. The next call tries it again.
+            return reply_to(error)
         if self._given is None:
             return await calls.send(self._question(request))
         # That client blocks, so it gets a thread, which keeps to the deadline itself.

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from ._evaluation import Attempt, Evaluator
 from ._process import on_event_loop, spawn, this_thread
 from ._view import View
+from ._wire import Reply, Request
 from .context import Context
 from .values import Failure
 
 if TYPE_CHECKING:
+    from ._stream import StreamReader
     from ._transport import Transport
 
-__all__ = ["Resolver"]
+__all__ = ["Resolver", "Unready"]
 
 
 class Resolver:
@@ -139,3 +141,33 @@ class Resolver:
             "a flag was read in a coroutine before the evaluation was awaited: what is known was "
             "served; write `await flags.aevaluate_all()` first",
         )
+
+
+class Unready:
+    """Stands in for a transport that cannot be made now: every call fails as without a network.
+
+    Args:
+        error: Why.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        # Its text may name anything.
+        self._reply = Reply(failure=Failure.NETWORK, connected=False, cause=type(error).__name__)
+
+    def send(self, request: Request) -> Reply:
+        """See `Transport`, like the rest."""
+        return self._reply
+
+    async def asend(self, request: Request) -> Reply:
+        return self._reply
+
+    def close(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+    def open_stream(self, ticket: str) -> StreamReader | Reply:
+        return self._reply
+
+    def interrupt(self) -> None: ...

@@ -17,6 +17,7 @@ from ._process import (
     ProcessGuard,
     at_exit_and_fork,
     in_thread,
+    is_time_limit,
     on_event_loop,
     running_loop,
 )
@@ -623,10 +624,19 @@ class ShipSilentlyClient:
             return transport
         with self._lock:
             if self._transport is None:
-                # Here, not above: httpx is slow to import, and many processes never send.
-                from ._http import HttpTransport
+                try:
+                    # Here, not above: httpx is slow to import, and many processes never send.
+                    from ._http import HttpTransport
 
-                self._transport = HttpTransport(self._config)
+                    self._transport = HttpTransport(self._config)
+                except Exception as error:
+                    if is_time_limit(error):
+                        raise
+                    # For instance since the process may open no more files. The next call tries it
+                    # again, and this one fails like any other; its module is there already.
+                    from ._resolver import Unready
+
+                    return Unready(error)
             return self._transport
 
     async def _asender(self) -> Transport:
@@ -669,9 +679,19 @@ class ShipSilentlyClient:
         self.evaluator.cache.steady = self._guard.mark
 
     def _start(self) -> None:
-        # Here, not above: processes that only import an app, and there are many, have none.
-        from ._background import Background
-
+        try:
+            # Here, not above: processes that only import an app, and there are many, have none.
+            from ._background import Background
+        except Exception as error:
+            if is_time_limit(error):
+                raise
+            # As in `_sender`.
+            self.evaluator.notices.warn(
+                "no background",
+                "the background cannot be started now (%s); each request tries it again",
+                type(error).__name__,
+            )
+            return
         with self._lock:
             if self.evaluator.closed or self._is_offline():
                 # What is closed stays so, also where a request had looked just before.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -80,9 +81,6 @@ class Context:
         body = self.body
         if len(body) <= _LONGEST_KEY:
             return body
-        # Here, since few processes have such.
-        from hashlib import sha256
-
         # No body begins like this.
         return b"sha256:" + sha256(body).digest()
 

@@ -49,7 +49,10 @@ def test_there_is_nothing_to_migrate(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_starting_django_starts_nothing(tmp_path: Path) -> None:
-    """Set-up, commands and middleware make no thread, no socket and no client, without a key."""
+    """Set-up and commands make no client, and that of the middleware no thread and no socket.
+
+    Without a key the log says at the start what is wrong, and the site runs.
+    """
     result = run(
         """
         import socket, sys, threading
@@ -64,16 +67,18 @@ def test_starting_django_starts_nothing(tmp_path: Path) -> None:
         from django.core.management import call_command
         from django.core.handlers.wsgi import WSGIHandler
         call_command("migrate", verbosity=0)
-        WSGIHandler()
-        assert threading.active_count() == 1, threading.enumerate()
         from shipsilently_django import setup
         assert not setup.in_use
+        WSGIHandler()
+        assert threading.active_count() == 1, threading.enumerate()
+        assert setup.in_use["setup"].client
         assert "httpx" not in sys.modules
         """,
         tmp_path,
         SHIPSILENTLY_API_KEY="",
     )
     assert result.returncode == 0, result.stderr
+    assert "SHIPSILENTLY['API_KEY']" in result.stderr
 
 
 @pytest.mark.parametrize("fault", [{"silence": True}, {"drop": True}, {"status": 503}])

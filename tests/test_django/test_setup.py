@@ -274,6 +274,31 @@ def test_mails_that_are_caught_are_no_tests(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
+def test_a_client_that_cannot_be_made_at_the_start_is_made_later(tmp_path: Path) -> None:
+    """Where a process may open no more files as it starts, it starts all the same, and says so."""
+    result = run(
+        """
+        import django
+        django.setup()
+        from django.core.handlers.wsgi import WSGIHandler
+        from shipsilently_django import get_client, setup
+
+        def refused():
+            raise OSError(24, "Too many open files: secret")
+
+        make, setup._make = setup._make, refused
+        WSGIHandler()
+        assert not setup.in_use
+        setup._make = make
+        assert get_client() is setup.in_use["setup"].client
+        """,
+        tmp_path,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "could not be made at the start of this process (OSError)" in result.stderr
+    assert "secret" not in result.stderr
+
+
 def run_early(folder: Path, program: str, given: str = "") -> None:
     """Run a program of a process whose apps have asked for the client, `early`, as it started."""
     before = f"""

@@ -71,7 +71,11 @@ def get_setup() -> Setup:
 
 
 def settle_setup() -> None:
-    """Be told that the site's middleware is made: by a process that serves, or for a test."""
+    """Be told that the site's middleware is made: by a process that serves, or for a test.
+
+    One that serves has its client from then on: what is wrong with the settings is logged at its
+    start, and no request waits for what a client is made of. It opens and starts nothing.
+    """
     global _serving
     if in_tests():
         setup = in_use.get("setup")
@@ -83,6 +87,16 @@ def settle_setup() -> None:
     if early is not None:
         in_use.setdefault("setup", early)
         in_use.pop("early", None)
+    try:
+        get_setup()
+    except Exception as error:
+        # For instance since the process may open no more files.
+        say(
+            logging.WARNING,
+            "the client could not be made at the start of this process (%s); requests that read a "
+            "flag try it again",
+            type(error).__name__,
+        )
 
 
 def get_client() -> ShipSilentlyClient:

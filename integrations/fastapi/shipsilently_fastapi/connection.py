@@ -282,13 +282,14 @@ class RequestFlags(Flags, eq=False, kw_only=True, weakref=True):
                 reloads = self._reloads
                 given = self._given(anew=anew)
             if type(given) not in _AT_ONCE and inspect.isawaitable(given):
-                # Here, since it takes long to import, and few contexts have to be awaited.
-                from anyio import from_thread
-
                 try:
+                    # Here, since it takes long to import, and few contexts have to be awaited.
+                    from anyio import from_thread
+
                     # In a thread of a plain endpoint, the event loop can be asked to.
                     given = from_thread.run(settled, given, self._client.evaluator.notices)
-                except RuntimeError:
+                except (RuntimeError, ImportError, OSError):
+                    # The latter where the process may open no more files, so that none is imported.
                     if inspect.iscoroutine(given):
                         given.close()
                     return None
