@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from shipsilently_core import Failure, ShipSilentlyClient, Source
+from shipsilently_core import Config, Failure, ShipSilentlyClient, Source
+from shipsilently_core._http import HttpTransport
 from shipsilently_core._resolver import Unready
 from shipsilently_core._wire import Reply, ticket_request
 from tests.core.running import eventually
@@ -102,6 +103,21 @@ def test_a_time_limit_in_the_midst_of_it_ends_the_task(
         client.flags(user_id="u1").get("a", False)
     monkeypatch.undo()
     eventually(lambda: client.flags(user_id="u1").get("a", False) is True)
+
+
+async def test_a_transport_without_what_tasks_need_fails_in_them(
+    server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been made before there was an event loop; the call in a task gives a reply."""
+    transport = HttpTransport(Config(api_key=KEY, api_url=server.url))
+    transport._tasks = None
+    missing(monkeypatch, "_tasks")
+    reply = await transport.asend(ticket_request())
+    assert (reply.failure, reply.cause) == (Failure.NETWORK, "ModuleNotFoundError")
+    monkeypatch.undo()
+    server.always(Answer(body=b"{}"))
+    assert (await transport.asend(ticket_request())).status == 200
+    await transport.aclose()
 
 
 async def test_what_stands_in_for_a_transport_fails_in_every_way() -> None:
