@@ -22,6 +22,7 @@ __all__ = [
     "JobTimeoutException",
     "Setup",
     "SoftTimeLimitExceeded",
+    "check_unknown",
     "fixed",
     "held_by_nobody",
     "listening",
@@ -37,6 +38,16 @@ class SoftTimeLimitExceeded(Exception):
 
 class JobTimeoutException(Exception):
     """As RQ does."""
+
+
+def check_unknown(flags: Any, key: Any) -> None:
+    """Each plain verb of these flags, of whatever framework, reads this as an unknown flag."""
+    assert flags.get(key, "mine") == "mine"
+    assert flags.get(key) is None
+    assert flags.is_enabled(key) is False
+    assert flags.is_enabled(key, default=True) is True
+    assert flags.detail(key, "mine").value == "mine"
+    assert key not in flags
 
 
 def held_by_nobody(lock: Any) -> None:
