@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -398,6 +398,30 @@ def test_a_callback_that_raises_stops_nothing(lines: list[logging.LogRecord]) ->
     assert rounds.times("bad") == [0, 30, 60]
     assert len(heard) == 3
     assert [line.levelname for line in lines] == ["ERROR"] * 3
+
+
+def test_the_end_of_the_client_ends_a_look_into_the_store(
+    lines: list[logging.LogRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is closed before it has waited for the store waits no more, and asks nobody."""
+    rounds = Rounds()
+
+    class Latch:
+        def wait(self, seconds: float) -> None:
+            raise AssertionError("it was waited for")
+
+    class Looking:
+        kept = entry = None
+        leads = False
+
+        def steps(self) -> Iterator[tuple[Latch, float]]:
+            rounds.bell.close()
+            yield Latch(), 10.0
+
+    monkeypatch.setattr(rounds.evaluator, "consultation", lambda context: Looking())
+    rounds.refresher.streaming = True
+    rounds.run(1)
+    assert (rounds.calls, rounds.told, lines) == ([], [], [])
 
 
 def test_the_end_of_the_client_is_no_failure(lines: list[logging.LogRecord]) -> None:
